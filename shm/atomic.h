@@ -13,9 +13,11 @@
 #else
 
 #include <stdatomic.h>
+#include <stdint.h>
 
 /* These carry no edge of their own: the caller's comment names it. */
 #define kvpool_atomic(type)           _Atomic(type)
+#define kvpool_shared_bytes(name, n)  uint8_t name[n]
 #define kvpool_load_acquire(p)        atomic_load_explicit(p, memory_order_acquire)
 #define kvpool_load_relaxed(p)        atomic_load_explicit(p, memory_order_relaxed)
 #define kvpool_store_release(p, v)    atomic_store_explicit(p, v, memory_order_release)
@@ -27,7 +29,15 @@
  * whoever acquires `v`. A release store and a full fence where the machine is real; a sequentially
  * consistent exchange under ThreadSanitizer, which does not follow fences.
  */
-#ifdef __SANITIZE_THREAD__
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define KVPOOL_ATOMIC_TSAN 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define KVPOOL_ATOMIC_TSAN 1
+#endif
+
+#ifdef KVPOOL_ATOMIC_TSAN
 #define kvpool_publish(p, v) ((void)kvpool_exchange_seq_cst(p, v))
 #define kvpool_full_fence()  ((void)0)
 #else

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 /* Two lines, because the adjacent-line prefetcher pairs them. */
-#define KVPOOL_CACHELINE  64
-#define KVPOOL_WRITER_GAP 128
+#define KVPOOL_CACHELINE  UINT64_C(64)
+#define KVPOOL_WRITER_GAP UINT64_C(128)
 
 #define KVPOOL_ALIGNED(n)         _Alignas(n)
 #define KVPOOL_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))

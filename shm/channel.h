@@ -26,7 +26,7 @@ struct kvpool_channel_control {
 
 #ifndef KVPOOL_ATOMIC_MODEL
 KVPOOL_ASSERT_OFFSET(struct kvpool_channel_control, requests, 0);
-KVPOOL_ASSERT_OFFSET(struct kvpool_channel_control, replies, KVPOOL_WRITER_GAP);
+KVPOOL_ASSERT_OFFSET(struct kvpool_channel_control, replies, 2 * KVPOOL_WRITER_GAP);
 #endif
 
 struct kvpool_channel_geometry {
@@ -66,29 +66,38 @@ static inline int kvpool_channel_geometry_make(uint32_t entries, uint64_t arena_
 	return 0;
 }
 
+/* The first regions of a channel's header, in this order. */
+#define KVPOOL_CHANNEL_REGIONS 4u
+
+static inline void kvpool_channel_regions(const struct kvpool_channel_geometry *g,
+					  struct kvpool_region out[KVPOOL_CHANNEL_REGIONS])
+{
+	uint64_t ring = (uint64_t)g->entries * sizeof(struct kvpool_entry);
+
+	out[0] = (struct kvpool_region){g->control, KVPOOL_HEADER_BYTES, KVPOOL_HEADER_BYTES,
+					KVPOOL_REGION_CHANNEL_CONTROL};
+	out[1] = (struct kvpool_region){g->requests, ring, sizeof(struct kvpool_entry),
+					KVPOOL_REGION_REQUESTS};
+	out[2] = (struct kvpool_region){g->replies, ring, sizeof(struct kvpool_entry),
+					KVPOOL_REGION_REPLIES};
+	out[3] = (struct kvpool_region){g->arena, g->arena_bytes, 1, KVPOOL_REGION_ARENA};
+}
+
 /* Writes the header of fresh memory. Daemon only; the memory is not shared yet. */
 static inline void kvpool_channel_header_write(struct kvpool_header *h,
 					       const struct kvpool_channel_geometry *g,
 					       uint64_t epoch, uint64_t now_ns)
 {
-	uint64_t ring = (uint64_t)g->entries * sizeof(struct kvpool_entry);
-
 	memcpy(h->magic, KVPOOL_HEADER_MAGIC, sizeof(h->magic));
 	h->format_major = KVPOOL_FORMAT_MAJOR;
 	h->format_minor = KVPOOL_FORMAT_MINOR;
 	h->header_bytes = KVPOOL_HEADER_BYTES;
 	h->total_bytes = g->total;
 	h->kind = KVPOOL_HEADER_CHANNEL;
-	h->n_regions = 4;
+	h->n_regions = KVPOOL_CHANNEL_REGIONS;
 	h->epoch = epoch;
 	h->created = now_ns;
-	h->regions[0] = (struct kvpool_region){g->control, KVPOOL_HEADER_BYTES, KVPOOL_HEADER_BYTES,
-					       KVPOOL_REGION_CHANNEL_CONTROL};
-	h->regions[1] = (struct kvpool_region){g->requests, ring, sizeof(struct kvpool_entry),
-					       KVPOOL_REGION_REQUESTS};
-	h->regions[2] = (struct kvpool_region){g->replies, ring, sizeof(struct kvpool_entry),
-					       KVPOOL_REGION_REPLIES};
-	h->regions[3] = (struct kvpool_region){g->arena, g->arena_bytes, 1, KVPOOL_REGION_ARENA};
+	kvpool_channel_regions(g, h->regions);
 	/* H1 -> H2 */
 	atomic_store_explicit(&h->state, KVPOOL_HEADER_READY, memory_order_release);
 }
@@ -100,27 +109,27 @@ static inline void kvpool_channel_header_write(struct kvpool_header *h,
 static inline int kvpool_channel_header_read(const struct kvpool_header *shared, uint64_t mapped,
 					     struct kvpool_channel_geometry *out)
 {
+	struct kvpool_region expected[KVPOOL_CHANNEL_REGIONS];
 	struct kvpool_channel_geometry g;
 	struct kvpool_header h;
-	uint64_t ring;
+	uint64_t entries;
 
 	/* H2 <- H1 */
 	if (atomic_load_explicit(&shared->state, memory_order_acquire) != KVPOOL_HEADER_READY)
 		return KVPOOL_CHANNEL_E_HEADER;
 	memcpy(&h, shared, sizeof(h));
 	if (memcmp(h.magic, KVPOOL_HEADER_MAGIC, sizeof(h.magic)) != 0 ||
-	    h.format_major != KVPOOL_FORMAT_MAJOR || h.must_features != 0 ||
-	    h.kind != KVPOOL_HEADER_CHANNEL || h.n_regions < 4 || h.total_bytes != mapped)
+	    h.format_major != KVPOOL_FORMAT_MAJOR || h.header_bytes != KVPOOL_HEADER_BYTES ||
+	    h.must_features != 0 || h.kind != KVPOOL_HEADER_CHANNEL ||
+	    h.n_regions < KVPOOL_CHANNEL_REGIONS || h.n_regions > KVPOOL_HEADER_REGIONS ||
+	    h.total_bytes != mapped)
 		return KVPOOL_CHANNEL_E_HEADER;
-	if (h.regions[1].bytes / sizeof(struct kvpool_entry) > KVPOOL_RING_ENTRIES_MAX ||
-	    kvpool_channel_geometry_make(
-		    (uint32_t)(h.regions[1].bytes / sizeof(struct kvpool_entry)),
-		    h.regions[3].bytes, &g) != 0)
+	entries = h.regions[1].bytes / sizeof(struct kvpool_entry);
+	if (entries > KVPOOL_RING_ENTRIES_MAX ||
+	    kvpool_channel_geometry_make((uint32_t)entries, h.regions[3].bytes, &g) != 0)
 		return KVPOOL_CHANNEL_E_HEADER;
-	ring = (uint64_t)g.entries * sizeof(struct kvpool_entry);
-	if (h.regions[0].offset != g.control || h.regions[1].offset != g.requests ||
-	    h.regions[1].bytes != ring || h.regions[2].offset != g.replies ||
-	    h.regions[2].bytes != ring || h.regions[3].offset != g.arena || g.total != mapped)
+	kvpool_channel_regions(&g, expected);
+	if (g.total != mapped || memcmp(h.regions, expected, sizeof(expected)) != 0)
 		return KVPOOL_CHANNEL_E_HEADER;
 	*out = g;
 	return 0;

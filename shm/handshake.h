@@ -28,7 +28,9 @@ enum kvpool_message_type {
 	KVPOOL_MESSAGE_HELLO = 1,       /* daemon: struct kvpool_hello */
 	KVPOOL_MESSAGE_ATTACH = 2,      /* client: struct kvpool_attach */
 	KVPOOL_MESSAGE_WELCOME = 3,     /* daemon: struct kvpool_welcome */
-	KVPOOL_MESSAGE_REFUSED = 4,     /* daemon: struct kvpool_refused; then it closes */
+	KVPOOL_MESSAGE_REFUSED = 4,     /* daemon: struct kvpool_refused; then it closes, except
+					   after SEGMENT_GET with UNKNOWN and CHANNEL_GET with
+					   LIMIT or RESOURCES */
 	KVPOOL_MESSAGE_CHANNEL_GET = 5, /* client: struct kvpool_channel_get */
 	KVPOOL_MESSAGE_CHANNEL = 6,     /* daemon: struct kvpool_channel_grant and 3 descriptors */
 	KVPOOL_MESSAGE_SEGMENT_GET = 7, /* client: struct kvpool_segment_get */

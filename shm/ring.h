@@ -38,21 +38,32 @@
 struct kvpool_entry {
 	/* W: producer, release R1. R: consumer, acquire R2. R1 -> R2: the payload is whole. */
 	kvpool_atomic(uint64_t) word;
-	uint8_t payload[KVPOOL_PAYLOAD_BYTES]; /* W: producer before R1. R: consumer after R2. */
+	/* W: producer before R1. R: consumer after R2. */
+	kvpool_shared_bytes(payload, KVPOOL_PAYLOAD_BYTES);
 };
 
 #ifndef KVPOOL_ATOMIC_MODEL
 KVPOOL_ASSERT_SIZE(struct kvpool_entry, KVPOOL_CACHELINE);
 #endif
 
-/* The shared words of one ring's consumer, on a line that only the consumer writes. */
+/*
+ * The shared words of one ring's consumer, which only the consumer writes. They lie on lines of
+ * their own, because the producer reads `asleep` after every message and `head` almost never.
+ */
 struct kvpool_ring_consumer {
 	/* W: consumer, release R3. R: producer, acquire R4. R3 -> R4: the entries are copied out.
 	 */
 	kvpool_atomic(uint64_t) head;
+	uint8_t gap_head[KVPOOL_WRITER_GAP - sizeof(uint64_t)];
 	/* W: consumer, D1 and back to 0. R: producer, P2. See "Doorbell" above. */
 	kvpool_atomic(uint32_t) asleep;
+	uint8_t gap_asleep[KVPOOL_WRITER_GAP - sizeof(uint32_t)];
 };
+
+#ifndef KVPOOL_ATOMIC_MODEL
+KVPOOL_ASSERT_OFFSET(struct kvpool_ring_consumer, asleep, KVPOOL_WRITER_GAP);
+KVPOOL_ASSERT_SIZE(struct kvpool_ring_consumer, 2 * KVPOOL_WRITER_GAP);
+#endif
 
 /* Private to the producer. */
 struct kvpool_producer {
@@ -76,6 +87,10 @@ enum {
 	KVPOOL_RING_E_LIE = 2,  /* the peer's head cannot be true */
 };
 
+/*
+ * A position other than 0 is for entries that an earlier lap of the ring wrote: fresh memory would
+ * look published at position 2^64 - 1.
+ */
 static inline void kvpool_producer_init(struct kvpool_producer *p, struct kvpool_entry *entries,
 					struct kvpool_ring_consumer *consumer, uint64_t size,
 					uint64_t position)
