@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An engine and its member processes: see client.h.
+ */
+#include "daemon/client.h"
+
+#include "daemon/clock.h"
+#include "daemon/log.h"
+#include "daemon/peer.h"
+#include "daemon/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* After the last process of a client with a GPU: its device may still finish what was queued. */
+#define GPU_GRACE_NS (2 * KVPOOL_NS_PER_S)
+
+/* The last sixteenth of the places is for domains that have no client yet. */
+static bool place_left(const struct kvpool_domain *domain)
+{
+	const struct kvpool_server *s = domain->server;
+	uint32_t max = s->config.clients_max;
+
+	return s->n_clients < (domain->n_clients == 0 ? max : max - max / 16);
+}
+
+int kvpool_client_new(struct kvpool_domain *domain, const char *name, struct kvpool_client **out)
+{
+	struct kvpool_server *s = domain->server;
+	struct kvpool_client *client;
+	int r;
+
+	if (!place_left(domain))
+		return KVPOOL_REFUSAL_LIMIT;
+	client = calloc(1, sizeof(*client));
+	if (!client)
+		return -ENOMEM;
+	if (getrandom(client->token, sizeof(client->token), 0) != sizeof(client->token)) {
+		free(client);
+		return -EIO;
+	}
+	client->id = ++s->next_client;
+	r = kvpool_cache_holder_new(domain->cache, client->id, &client->holder);
+	if (r != 0) {
+		free(client);
+		return r;
+	}
+	client->server = s;
+	client->domain = domain;
+	client->last_ns = s->now_ns;
+	(void)strncpy(client->name, name, sizeof(client->name) - 1);
+	kvpool_list_init(&client->members);
+	kvpool_list_append(&s->clients, &client->link);
+	s->n_clients++;
+	domain->n_clients++;
+	*out = client;
+	return 0;
+}
+
+/* Takes the same time whatever differs. */
+static bool token_equal(const uint8_t *a, const uint8_t *b)
+{
+	uint8_t diff = 0;
+	unsigned int i;
+
+	for (i = 0; i < KVPOOL_TOKEN_BYTES; i++)
+		diff = (uint8_t)(diff | (a[i] ^ b[i]));
+	return diff == 0;
+}
+
+struct kvpool_client *kvpool_client_find(struct kvpool_domain *domain,
+					 const uint8_t token[KVPOOL_TOKEN_BYTES])
+{
+	struct kvpool_list *node, *spare;
+
+	kvpool_list_each(node, spare, &domain->server->clients)
+	{
+		struct kvpool_client *client = kvpool_list_entry(node, struct kvpool_client, link);
+
+		if (client->domain == domain && !client->ended && token_equal(client->token, token))
+			return client;
+	}
+	return NULL;
+}
+
+int kvpool_client_join(struct kvpool_client *client, struct kvpool_peer *peer)
+{
+	assert(!client->ended);
+	if (client->n_members >= KVPOOL_CLIENT_MEMBERS_MAX)
+		return KVPOOL_REFUSAL_LIMIT;
+	peer->client = client;
+	peer->member = client->next_member++;
+	kvpool_list_append(&client->members, &peer->member_link);
+	client->n_members++;
+	client->n_open++;
+	return 0;
+}
+
+static void drop_member(struct kvpool_client *client, struct kvpool_peer *peer)
+{
+	kvpool_list_remove(&peer->member_link);
+	client->n_members--;
+	kvpool_peer_free(peer);
+}
+
+void kvpool_client_free(struct kvpool_client *client)
+{
+	struct kvpool_domain *domain = client->domain;
+	struct kvpool_list *node, *spare;
+
+	assert(client->n_open == 0 && client->n_channels == 0 && client->channel_bytes == 0);
+	kvpool_list_each(node, spare, &client->members)
+		drop_member(client, kvpool_list_entry(node, struct kvpool_peer, member_link));
+	assert(client->n_members == 0);
+	kvpool_source_remove(client->grace);
+	kvpool_cache_holder_free(domain->cache, client->holder);
+	kvpool_list_remove(&client->link);
+	client->server->n_clients--;
+	domain->n_clients--;
+	explicit_bzero(client->token, sizeof(client->token));
+	free(client);
+	kvpool_domain_client_left(domain);
+}
+
+static void grace_over(void *cookie, uint32_t events)
+{
+	(void)events;
+	kvpool_client_free(cookie);
+}
+
+static bool all_gone(const struct kvpool_client *client)
+{
+	struct kvpool_list *node, *spare;
+
+	kvpool_list_each(node, spare, &client->members)
+	{
+		if (!kvpool_list_entry(node, struct kvpool_peer, member_link)->gone)
+			return false;
+	}
+	return true;
+}
+
+/* Frees a client that holds nothing, or whose processes can write no more. */
+static void free_if_over(struct kvpool_client *client)
+{
+	struct kvpool_holder_usage usage;
+
+	if (!client->ended || client->grace)
+		return;
+	kvpool_cache_holder_usage(client->holder, &usage);
+	if (usage.quarantined_blocks == 0) {
+		kvpool_client_free(client);
+		return;
+	}
+	if (!all_gone(client))
+		return;
+	if (client->gpu &&
+	    kvpool_loop_add_timer(client->server->loop, grace_over, client, &client->grace) == 0) {
+		kvpool_source_set_timer(client->grace, kvpool_clock_ns() + GPU_GRACE_NS);
+		return;
+	}
+	kvpool_client_free(client);
+}
+
+/* No socket of this client is left: nothing of it may become READY, nothing is read any more. */
+static void end(struct kvpool_client *client)
+{
+	struct kvpool_holder_usage usage;
+
+	client->ended = true;
+	kvpool_cache_holder_quarantine(client->domain->cache, client->holder);
+	kvpool_cache_holder_usage(client->holder, &usage);
+	assert(usage.leases == 0 && usage.reserved_blocks == 0 && usage.waits == 0);
+	kvpool_log(KVPOOL_LOG_INFO, "client %u (%s) left; %u blocks in quarantine", client->id,
+		   client->name, usage.quarantined_blocks);
+}
+
+/*
+ * Is another peer of this client watching the same process? Two pidfds of living processes with one
+ * pid are of one process.
+ */
+static bool watched_by_another(const struct kvpool_client *client, const struct kvpool_peer *peer)
+{
+	struct kvpool_list *node, *spare;
+
+	kvpool_list_each(node, spare, &client->members)
+	{
+		const struct kvpool_peer *other =
+			kvpool_list_entry(node, struct kvpool_peer, member_link);
+
+		if (other != peer && other->pid == peer->pid && peer->pid > 0 &&
+		    kvpool_peer_alive(other) && kvpool_peer_alive(peer))
+			return true;
+	}
+	return false;
+}
+
+void kvpool_client_leave(struct kvpool_client *client, struct kvpool_peer *peer)
+{
+	assert(kvpool_list_empty(&peer->channels));
+	client->n_open--;
+	if (peer->gone || watched_by_another(client, peer))
+		drop_member(client, peer);
+	if (client->n_open == 0)
+		end(client);
+	free_if_over(client);
+}
+
+void kvpool_client_member_gone(struct kvpool_client *client, struct kvpool_peer *peer)
+{
+	assert(peer->gone);
+	if (peer->fd < 0)
+		drop_member(client, peer);
+	free_if_over(client);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An engine: one or more member processes that share leases, reservations and a token.
+ *
+ * Lives from the first attach until its last member's socket has ended and, where it left
+ * reservations behind, until every process that was a member is proven gone. Owned by the server's
+ * list; service thread only.
+ */
+#ifndef KVPOOL_DAEMON_CLIENT_H
+#define KVPOOL_DAEMON_CLIENT_H
+
+#include "daemon/domain.h"
+#include "daemon/list.h"
+#include "daemon/loop.h"
+#include "shm/handshake.h"
+#include "src/cache.h"
+
+#include <stdbool.h>
+
+/* Of all channels of a client together. */
+#define KVPOOL_CLIENT_CHANNEL_BYTES_MAX (UINT64_C(1) << 30)
+
+struct kvpool_peer;
+
+struct kvpool_client {
+	struct kvpool_list link;      /* in server->clients */
+	struct kvpool_server *server; /* borrowed */
+	struct kvpool_domain *domain; /* borrowed: outlives its clients */
+	struct kvpool_holder *holder; /* owned: what it holds in the cache */
+	struct kvpool_list members;   /* peers: with open sockets, or only watched for their end */
+	struct kvpool_source *grace;  /* owned: its GPU may still be writing; NULL: not running */
+	uint32_t id;
+	uint32_t n_members; /* in `members` */
+	uint32_t n_open;    /* of these, with an open socket */
+	uint32_t n_channels;
+	uint64_t channel_bytes;
+	uint32_t next_member;
+	uint32_t next_channel;
+	uint64_t last_ns; /* when its last request was seen */
+	bool gpu;         /* a member declared one */
+	bool ended;       /* no socket is left; what it reserved is quarantined */
+	uint8_t token[KVPOOL_TOKEN_BYTES];
+	char name[KVPOOL_NAME_BYTES];
+};
+
+/* Without members yet. KVPOOL_REFUSAL_LIMIT; negative errno. */
+int kvpool_client_new(struct kvpool_domain *domain, const char *name, struct kvpool_client **out);
+
+/* The living client of this domain with that token; NULL: none. */
+struct kvpool_client *kvpool_client_find(struct kvpool_domain *domain,
+					 const uint8_t token[KVPOOL_TOKEN_BYTES]);
+
+/* The peer becomes a member. KVPOOL_REFUSAL_LIMIT. */
+int kvpool_client_join(struct kvpool_client *client, struct kvpool_peer *peer);
+
+/*
+ * The member's socket ended and its channels are gone. With the last one leases end at once. Frees
+ * the peer where its process need not be watched any more, and the client where it was the last.
+ */
+void kvpool_client_leave(struct kvpool_client *client, struct kvpool_peer *peer);
+
+/* A process that was a member is gone. May free peer and client. */
+void kvpool_client_member_gone(struct kvpool_client *client, struct kvpool_peer *peer);
+
+/* Shutting down: frees client and members, proven gone or not. No socket is open any more. */
+void kvpool_client_free(struct kvpool_client *client);
+
+#endif

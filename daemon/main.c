@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvpoold: reads its settings, makes pool, server and admin socket, serves until it is told to
+ * leave.
+ *
+ * Exit codes: 0 fine, 1 failure, 2 usage.
+ */
+#include "daemon/admin.h"
+#include "daemon/clock.h"
+#include "daemon/host.h"
+#include "daemon/log.h"
+#include "daemon/notify.h"
+#include "daemon/options.h"
+#include "daemon/server.h"
+#include "daemon/sigbus.h"
+#include "daemon/sizing.h"
+#include "daemon/socket_path.h"
+#include "daemon/start.h"
+#include "daemon/version.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+	EXIT_USAGE = 2,
+};
+
+/* How long the start line waits for the pool's first step, so that it can name the pages. */
+#define FIRST_STEP_MS 2000
+
+struct daemon {
+	struct kvpool_options options;
+	struct kvpool_host host;
+	struct kvpool_sizing sizing;
+	struct kvpool_server *server;
+	struct kvpool_admin *admin;
+	struct kvpool_source *signals;
+	int signal_fd;
+	char socket[KVPOOL_SOCKET_PATH_BYTES];
+	char admin_socket[KVPOOL_SOCKET_PATH_BYTES];
+};
+
+static void complain(const char *text)
+{
+	(void)fprintf(stderr, "kvpoold: %s\n", text);
+}
+
+/* No core file, no look from other processes of this user, no file that others can read. */
+static void protect(void)
+{
+	struct rlimit none = {0, 0}, files;
+
+	(void)umask(077);
+	(void)setrlimit(RLIMIT_CORE, &none);
+	(void)prctl(PR_SET_DUMPABLE, 0);
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
+static void signalled(void *cookie, uint32_t events)
+{
+	struct daemon *d = cookie;
+	struct signalfd_siginfo info;
+
+	(void)events;
+	if (read(d->signal_fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	kvpool_log(KVPOOL_LOG_NOTICE, "%s: leaving",
+		   info.ssi_signo == SIGINT ? "interrupted" : "told to leave");
+	kvpool_notify_stopping();
+	kvpool_server_drain(d->server);
+}
+
+/* Before any thread starts, so that all of them block the signals that are read here. */
+static int catch_signals(struct daemon *d)
+{
+	sigset_t set;
+
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGHUP, SIG_IGN);
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGTERM);
+	(void)sigaddset(&set, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -errno;
+	d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return d->signal_fd < 0 ? -errno : kvpool_sigbus_install();
+}
+
+/* 0, or the exit code, with the reason said. */
+static int choose(struct daemon *d)
+{
+	const struct kvpool_options *o = &d->options;
+	const struct kvpool_sizing_wish wish = {
+		.size = o->size,
+		.segment_bytes = o->segment_size,
+		.extent_bytes = o->extent_size,
+		.pages = o->pages,
+		.populate = o->populate,
+	};
+	char error[KVPOOL_SIZING_ERROR_BYTES];
+
+	if (kvpool_host_read("", &d->host) != 0) {
+		complain("cannot read /proc/meminfo: how much memory is there is not known");
+		return EXIT_FAILURE;
+	}
+	if (kvpool_sizing_choose(&d->host, &wish, error, &d->sizing) != 0) {
+		complain(error);
+		return EXIT_USAGE;
+	}
+	return 0;
+}
+
+static int check_only(const struct daemon *d)
+{
+	char text[128];
+
+	kvpool_start_describe(&d->sizing, text, sizeof(text));
+	(void)printf("settings are valid; pool %s; socket %s; admin socket %s\n", text, d->socket,
+		     d->admin_socket);
+	return EXIT_SUCCESS;
+}
+
+static int make_server(struct daemon *d)
+{
+	const struct kvpool_options *o = &d->options;
+	const struct kvpool_server_config config = {
+		.loop = o->loop,
+		.spin_max_ns = o->spin_max_us * KVPOOL_NS_PER_US,
+		.pool =
+			{
+				.bytes = d->sizing.bytes,
+				.segment_bytes = d->sizing.segment_bytes,
+				.step_bytes = d->sizing.step_bytes,
+				.pages = o->pages,
+				.populate = o->populate,
+				.numa = o->numa,
+			},
+		.extent_bytes = d->sizing.extent_bytes,
+		.blocks_max = (uint32_t)o->max_blocks,
+		.idle_limit = (uint32_t)o->idle_limit,
+		.clients_max = (uint32_t)o->max_clients,
+		.leases_max = (uint32_t)o->max_leases,
+		.reservations_max = (uint32_t)o->max_reserved_blocks,
+	};
+	int r;
+
+	if (kvpool_server_new(&config, &d->server) != 0)
+		return EXIT_FAILURE;
+	r = kvpool_loop_add_fd(d->server->loop, d->signal_fd, POLLIN, signalled, d, &d->signals);
+	if (r != 0) {
+		kvpool_log(KVPOOL_LOG_ERROR, "cannot start: %s", strerror(-r));
+		return EXIT_FAILURE;
+	}
+	return 0;
+}
+
+static int open_socket(int given, const char *path, int type, struct kvpool_listener *out)
+{
+	char text[KVPOOL_SOCKET_PATH_BYTES + 256];
+	int r;
+
+	if (given >= 0)
+		r = kvpool_listener_adopt(given, type, out, text, sizeof(text));
+	else
+		r = kvpool_listener_open(path, type, kvpool_socket_path_mode(path), out, text,
+					 sizeof(text));
+	if (r == 0)
+		return 0;
+	kvpool_log(KVPOOL_LOG_ERROR, "%s", text);
+	return EXIT_FAILURE;
+}
+
+/* Both sockets are bound before a page is touched: a second daemon finds out at once. */
+static int open_sockets(struct daemon *d, const struct kvpool_notify_sockets *given,
+			struct kvpool_listener *data, struct kvpool_listener *admin)
+{
+	int r;
+
+	r = open_socket(given->data, d->socket, SOCK_SEQPACKET, data);
+	if (r != 0)
+		return r;
+	if (given->data >= 0)
+		(void)snprintf(d->socket, sizeof(d->socket), "%s", data->path);
+	if (given->admin < 0 && given->data >= 0 && !d->options.admin_socket)
+		kvpool_socket_path_admin(NULL, d->socket, d->admin_socket);
+	r = open_socket(given->admin, d->admin_socket, SOCK_STREAM, admin);
+	if (r != 0)
+		kvpool_listener_close(data);
+	return r;
+}
+
+static int serve(struct daemon *d, struct kvpool_listener *data, struct kvpool_listener *admin)
+{
+	struct pollfd first;
+	int r;
+
+	r = make_server(d);
+	if (r != 0)
+		return r;
+	r = kvpool_admin_new(d->server, admin, &d->admin);
+	if (r == 0)
+		r = kvpool_server_listen(d->server, data);
+	if (r != 0) {
+		kvpool_log(KVPOOL_LOG_ERROR, "cannot serve the sockets: %s", strerror(-r));
+		return EXIT_FAILURE;
+	}
+	first = (struct pollfd){.fd = kvpool_pool_fd(d->server->pool), .events = POLLIN};
+	(void)poll(&first, 1, FIRST_STEP_MS);
+	kvpool_start_say(d->server, &d->sizing, &d->host, d->socket);
+	kvpool_notify_ready();
+	kvpool_server_run(d->server);
+	return EXIT_SUCCESS;
+}
+
+static int run(struct daemon *d)
+{
+	struct kvpool_listener data = {.fd = -1}, admin = {.fd = -1};
+	struct kvpool_notify_sockets given = {-1, -1};
+	char error[512];
+	int r;
+
+	r = choose(d);
+	if (r != 0)
+		return r;
+	r = kvpool_notify_take_sockets(error, sizeof(error), &given);
+	if (r != 0) {
+		complain(r > 0 ? error : strerror(-r));
+		return EXIT_FAILURE;
+	}
+	if (given.data < 0 && kvpool_socket_path_data(d->options.socket, d->socket) != 0) {
+		complain(d->socket);
+		return EXIT_FAILURE;
+	}
+	kvpool_socket_path_admin(d->options.admin_socket, d->socket, d->admin_socket);
+	if (d->options.check)
+		return check_only(d);
+	protect();
+	r = catch_signals(d);
+	if (r != 0) {
+		complain(strerror(-r));
+		return EXIT_FAILURE;
+	}
+	kvpool_log_start(d->options.log_level);
+	r = open_sockets(d, &given, &data, &admin);
+	if (r == 0)
+		r = serve(d, &data, &admin);
+	kvpool_admin_free(d->admin);
+	if (d->server)
+		kvpool_source_remove(d->signals);
+	kvpool_server_free(d->server);
+	kvpool_listener_close(&data);
+	kvpool_listener_close(&admin);
+	(void)close(d->signal_fd);
+	return r;
+}
+
+int main(int argc, char *argv[])
+{
+	static struct daemon d;
+	char error[KVPOOL_OPTIONS_ERROR_BYTES];
+	int r;
+
+	r = kvpool_options_read(argc, argv, KVPOOL_OPTIONS_FILE, error, &d.options);
+	if (r != 0) {
+		complain(r > 0 ? error : strerror(-r));
+		return r > 0 ? EXIT_USAGE : EXIT_FAILURE;
+	}
+	if (d.options.help)
+		kvpool_options_help(stdout);
+	else if (d.options.version)
+		(void)printf("kvpoold %s (%s)\n", KVPOOL_VERSION, KVPOOL_COMMIT);
+	else
+		r = run(&d);
+	kvpool_options_free(&d.options);
+	return r;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Anonymous memory that can be handed over by descriptor: see memory.h.
+ */
+#include "daemon/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+/* The name shows in /proc only; kernels before 6.3 do not know NOEXEC_SEAL. */
+static int create(void)
+{
+	int fd = memfd_create("kvpool", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("kvpool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return fd < 0 ? -errno : fd;
+}
+
+int kvpool_memory_new(uint64_t bytes, struct kvpool_memory *out)
+{
+	void *address;
+	int fd, r;
+
+	fd = create();
+	if (fd < 0)
+		return fd;
+	if (ftruncate(fd, (off_t)bytes) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		goto error;
+	address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (address == MAP_FAILED)
+		goto error;
+	if (madvise(address, bytes, MADV_DONTDUMP) < 0) {
+		r = -errno;
+		(void)munmap(address, bytes);
+		(void)close(fd);
+		return r;
+	}
+	*out = (struct kvpool_memory){.fd = fd, .address = address, .bytes = bytes};
+	return 0;
+error:
+	r = -errno;
+	(void)close(fd);
+	return r;
+}
+
+void kvpool_memory_close_fd(struct kvpool_memory *memory)
+{
+	if (memory->fd >= 0)
+		(void)close(memory->fd);
+	memory->fd = -1;
+}
+
+void kvpool_memory_free(struct kvpool_memory *memory)
+{
+	if (!memory->address)
+		return;
+	(void)munmap(memory->address, memory->bytes);
+	memory->address = NULL;
+	kvpool_memory_close_fd(memory);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Anonymous memory that can be handed over by descriptor: channels and catalogs.
+ *
+ * A memfd, sealed against another size and against further seals, mapped read-write into the
+ * daemon and kept out of core files. Stateless; usable from any thread.
+ */
+#ifndef KVPOOL_DAEMON_MEMORY_H
+#define KVPOOL_DAEMON_MEMORY_H
+
+#include <stdint.h>
+
+struct kvpool_memory {
+	int fd;        /* owned; -1: closed, the mapping stands alone */
+	void *address; /* owned mapping of `bytes` */
+	uint64_t bytes;
+};
+
+/* Zeroed; pages come as they are touched. Negative errno. */
+int kvpool_memory_new(uint64_t bytes, struct kvpool_memory *out);
+
+/* Once the descriptor has been sent and is not needed any more. */
+void kvpool_memory_close_fd(struct kvpool_memory *memory);
+
+/* Unmaps and closes; an object that was never made (address NULL) is left alone. */
+void kvpool_memory_free(struct kvpool_memory *memory);
+
+#endif
