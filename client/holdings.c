@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Giving back what any channel of this process took. See holdings.h.
+ *
+ * Any thread.
+ */
+#include "client/holdings.h"
+
+struct ending {
+	uint64_t epoch;
+	uint64_t lease; /* 0: a block */
+	uint32_t block, generation;
+	uint32_t shard; /* UINT32_MAX: the whole */
+	bool owed;
+};
+
+/* Returns whether it was in this ledger. */
+static bool end_in(struct kvpool_ledger *ledger, const struct ending *e)
+{
+	if (e->lease != 0)
+		return kvpool_ledger_end_lease(ledger, e->lease, e->owed);
+	if (e->shard != UINT32_MAX)
+		return kvpool_ledger_end_shard(ledger, e->block, e->generation, e->shard);
+	return kvpool_ledger_end_block(ledger, e->block, e->generation, e->owed);
+}
+
+static bool end_in_session(struct kvpool_session *session, const struct ending *e)
+{
+	for (struct kvpool_link *link = session->links; link; link = link->next)
+		if (end_in(&link->ledger, e))
+			return true;
+	return end_in(&session->orphans, e);
+}
+
+/* In another ledger, or in none: another member's. */
+static void end_elsewhere(struct kvpool_channel *channel, const struct ending *e)
+{
+	struct kvpool *pool = channel->pool;
+	bool lost = false;
+
+	pthread_mutex_lock(&pool->lock);
+	for (struct kvpool_session *s = pool->sessions; s; s = s->next) {
+		if (s->epoch != e->epoch)
+			continue;
+		lost = kvpool_session_lost(s);
+		if (end_in_session(s, e))
+			break;
+	}
+	pthread_mutex_unlock(&pool->lock);
+	if (lost)
+		kvpool_pool_settle(pool);
+}
+
+static void end(struct kvpool_channel *channel, const struct ending *e)
+{
+	struct kvpool_link *link = channel->link;
+
+	if (link && link->session->epoch == e->epoch && !kvpool_session_lost(link->session) &&
+	    end_in(&link->ledger, e))
+		return;
+	end_elsewhere(channel, e);
+}
+
+void kvpool_holdings_end_lease(struct kvpool_channel *channel, uint64_t epoch, uint64_t lease,
+			       enum kvpool_holdings_end how)
+{
+	struct ending e = {.epoch = epoch, .lease = lease, .owed = how == KVPOOL_HOLDINGS_OWED};
+
+	end(channel, &e);
+}
+
+void kvpool_holdings_end_block(struct kvpool_channel *channel, const struct kvpool_block *block,
+			       enum kvpool_holdings_end how)
+{
+	struct ending e = {.epoch = block->epoch,
+			   .block = block->block,
+			   .generation = block->generation,
+			   .shard = UINT32_MAX,
+			   .owed = how == KVPOOL_HOLDINGS_OWED};
+
+	end(channel, &e);
+}
+
+void kvpool_holdings_end_shard(struct kvpool_channel *channel, const struct kvpool_block *blocks,
+			       uint32_t n, uint32_t shard)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct ending e = {.epoch = blocks[i].epoch,
+				   .block = blocks[i].block,
+				   .generation = blocks[i].generation,
+				   .shard = shard};
+
+		if (blocks[i].block != 0)
+			end(channel, &e);
+	}
+}

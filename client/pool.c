@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The handle: its sessions over the lives of the daemon. See pool.h; made and closed in open.c.
+ *
+ * Any thread.
+ */
+#include "client/pool.h"
+
+#include <errno.h>
+
+int kvpool_pool_check(const struct kvpool *pool)
+{
+	return KVPOOL_LIKELY(kvpool_owner_is_me(&pool->owner)) ? 0 : -EOWNERDEAD;
+}
+
+/* Does this process hold anything in the session? Lock. */
+static bool holds(const struct kvpool_session *s)
+{
+	uint64_t held = kvpool_ledger_held(&s->orphans);
+
+	for (const struct kvpool_link *link = s->links; link; link = link->next)
+		held += kvpool_ledger_held(&link->ledger);
+	return held > 0;
+}
+
+/* Is somebody in the middle of a copy? Lock; the session is lost. */
+static bool in_use(const struct kvpool_session *s)
+{
+	for (const struct kvpool_link *link = s->links; link; link = link->next)
+		if (atomic_load_explicit(&link->busy, memory_order_seq_cst)) /* B2 <- B1 */
+			return true;
+	return s->guests > 0;
+}
+
+/* What was taken through the link outlives it. Lock. False: out of memory, the link stays. */
+static bool free_link(struct kvpool_link **at)
+{
+	struct kvpool_link *link = *at;
+
+	if (kvpool_ledger_move(&link->ledger, &link->session->orphans) != 0)
+		return false;
+	*at = link->next;
+	kvpool_link_free(link, false);
+	return true;
+}
+
+static void free_idle_links(struct kvpool_session *s)
+{
+	struct kvpool_link **at = &s->links;
+
+	while (*at)
+		if ((*at)->channel || !free_link(at))
+			at = &(*at)->next;
+}
+
+/* Unmaps a lost session that nobody needs. Returns whether it can be freed, too. Lock. */
+static bool settle(const struct kvpool *pool, struct kvpool_session *s)
+{
+	bool pinned = atomic_load_explicit(&s->pinned, memory_order_relaxed);
+
+	free_idle_links(s);
+	if (in_use(s))
+		return false;
+	if (!pinned && !holds(s))
+		kvpool_segments_unmap(&s->segments);
+	return s != pool->session && !s->links && !kvpool_segments_any(&s->segments);
+}
+
+static void settle_all(struct kvpool *pool)
+{
+	struct kvpool_session **at = &pool->sessions;
+
+	while (*at) {
+		struct kvpool_session *s = *at;
+
+		if (kvpool_session_lost(s) && settle(pool, s)) {
+			*at = s->next;
+			kvpool_session_free(s, false);
+		} else {
+			at = &s->next;
+		}
+	}
+}
+
+void kvpool_pool_settle(struct kvpool *pool)
+{
+	pthread_mutex_lock(&pool->lock);
+	settle_all(pool);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+/* The current session, if it is alive; the caller becomes its guest. */
+static struct kvpool_session *current(struct kvpool *pool)
+{
+	struct kvpool_session *s;
+
+	pthread_mutex_lock(&pool->lock);
+	s = pool->session && !kvpool_session_lost(pool->session) ? pool->session : NULL;
+	if (s)
+		s->guests++;
+	pthread_mutex_unlock(&pool->lock);
+	return s;
+}
+
+/* Takes leave of a session that is lost. The gate is held. */
+static void retire(struct kvpool *pool)
+{
+	pthread_mutex_lock(&pool->lock);
+	if (pool->session) {
+		kvpool_attach_ended(&pool->attempt, atomic_load_explicit(&pool->session->useful,
+									 memory_order_relaxed));
+		pool->session = NULL;
+	}
+	settle_all(pool);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+/* An attempt, or what there is by now. The gate is held. */
+static int attach(struct kvpool *pool, struct kvpool_deadline *deadline,
+		  struct kvpool_failure *failure, struct kvpool_session **out)
+{
+	struct kvpool_session *s = current(pool);
+	int r;
+
+	if (s) {
+		*out = s;
+		return 0;
+	}
+	retire(pool);
+	if (kvpool_attach_too_early(&pool->attempt))
+		return kvpool_failure_literal(failure, -ENOTCONN,
+					      "no daemon; it is too early to ask again");
+	r = kvpool_attach_step(&pool->attempt, &pool->wish, deadline, failure, &s);
+	pthread_mutex_lock(&pool->lock);
+	if (r == 0) {
+		s->guests++;
+		s->next = pool->sessions;
+		pool->sessions = s;
+		pool->session = s;
+		*out = s;
+	} else {
+		kvpool_failure_set(&pool->failure, r, "%s", kvpool_failure_text(failure));
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return r;
+}
+
+int kvpool_pool_enter(struct kvpool *pool, struct kvpool_deadline *deadline,
+		      struct kvpool_failure *failure, struct kvpool_session **out)
+{
+	struct kvpool_session *s = current(pool);
+	int r;
+
+	if (s) {
+		*out = s;
+		return 0;
+	}
+	if (kvpool_attach_too_early(&pool->attempt))
+		return kvpool_failure_literal(failure, -ENOTCONN,
+					      "no daemon; it is too early to ask again");
+	if (kvpool_gate_enter(&pool->attach_gate, deadline) != 0)
+		return kvpool_failure_literal(failure, -ENOTCONN, "another thread is attaching");
+	r = attach(pool, deadline, failure, out);
+	kvpool_gate_leave(&pool->attach_gate);
+	return r;
+}
+
+struct kvpool_session *kvpool_pool_enter_epoch(struct kvpool *pool, uint64_t epoch)
+{
+	struct kvpool_session *s;
+
+	pthread_mutex_lock(&pool->lock);
+	for (s = pool->sessions; s && s->epoch != epoch; s = s->next)
+		;
+	if (s)
+		s->guests++;
+	pthread_mutex_unlock(&pool->lock);
+	return s;
+}
+
+void kvpool_pool_leave(struct kvpool *pool, struct kvpool_session *session)
+{
+	pthread_mutex_lock(&pool->lock);
+	session->guests--;
+	if (kvpool_session_lost(session))
+		settle_all(pool);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+static struct kvpool_link *idle_link(struct kvpool *pool, struct kvpool_session *session,
+				     struct kvpool_channel *channel)
+{
+	struct kvpool_link *link;
+
+	pthread_mutex_lock(&pool->lock);
+	for (link = session->links; link && link->channel; link = link->next)
+		;
+	if (link)
+		link->channel = channel;
+	pthread_mutex_unlock(&pool->lock);
+	return link;
+}
+
+int kvpool_pool_lend(struct kvpool *pool, struct kvpool_session *session,
+		     struct kvpool_channel *channel, struct kvpool_deadline *deadline,
+		     struct kvpool_failure *failure, struct kvpool_link **out)
+{
+	struct kvpool_link *link = idle_link(pool, session, channel);
+	struct kvpool_packet grant;
+	int r;
+
+	if (!link) {
+		r = kvpool_session_get_channel(session, pool->wish.ring_entries,
+					       pool->wish.arena_bytes, deadline, failure, &grant);
+		if (r != 0)
+			return r;
+		r = kvpool_link_new(session, &grant, failure, &link);
+		kvpool_packet_drop(&grant);
+		if (r == -EPROTO)
+			kvpool_session_lose(session);
+		if (r != 0)
+			return r;
+		pthread_mutex_lock(&pool->lock);
+		link->channel = channel;
+		link->next = session->links;
+		session->links = link;
+		pthread_mutex_unlock(&pool->lock);
+	}
+	*out = link;
+	return 0;
+}
+
+/* A link without late answers can go: what else lies in its ring, the daemon serves first. */
+static bool may_go(struct kvpool_link *link)
+{
+	return kvpool_session_lost(link->session) ||
+	       (link->n_late == 0 && kvpool_session_put_channel(link->session, link->number) == 0);
+}
+
+void kvpool_pool_take_back(struct kvpool *pool, struct kvpool_link *link)
+{
+	struct kvpool_session *session = link->session;
+	struct kvpool_link **at = &session->links;
+
+	pthread_mutex_lock(&pool->lock);
+	link->channel = NULL;
+	while (*at != link)
+		at = &(*at)->next;
+	if (kvpool_ledger_make_room(&session->orphans, link->ledger.leases.n,
+				    link->ledger.blocks.n) == 0 &&
+	    may_go(link))
+		free_link(at);
+	if (kvpool_session_lost(session))
+		settle_all(pool);
+	pthread_mutex_unlock(&pool->lock);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The segments of one daemon life that this process maps. See segments.h.
+ *
+ * Owned by a session.
+ */
+#include "client/segments.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+/* Aligned to this, shared memory on huge pages of its own accord is mapped by huge pages too. */
+#define HUGE_BYTES (UINT64_C(2) << 20)
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+const char *kvpool_segments_distrust(int fd, uint64_t bytes)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (seals < 0)
+		return "the daemon's memory is no memfd";
+	if ((seals & SEALS) != SEALS)
+		return "the daemon's memory is not sealed against resizing";
+	if (fstat(fd, &st) != 0 || st.st_size < 0 || (uint64_t)st.st_size != bytes)
+		return "the daemon's memory is not as long as the daemon says";
+	return NULL;
+}
+
+/* Reserves address space, aligned, so that the mapping can be laid over it. */
+static uint8_t *reserve(uint64_t bytes, uint64_t alignment)
+{
+	uint64_t all = bytes + alignment;
+	uint8_t *at =
+		mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t before;
+
+	if (at == MAP_FAILED)
+		return NULL;
+	before = KVPOOL_ROUND_UP((uint64_t)(uintptr_t)at, alignment) - (uint64_t)(uintptr_t)at;
+	if (before > 0)
+		munmap(at, before);
+	if (alignment > before)
+		munmap(at + before + bytes, alignment - before);
+	return at + before;
+}
+
+static int map(int fd, uint64_t bytes, uint32_t page_shift, bool read_only, uint8_t **out)
+{
+	uint64_t page = UINT64_C(1) << page_shift;
+	uint64_t alignment = bytes >= HUGE_BYTES ? KVPOOL_MAX(page, HUGE_BYTES) : page;
+	int prot = PROT_READ | (read_only ? 0 : PROT_WRITE);
+	uint8_t *at = reserve(bytes, alignment);
+	void *mapped;
+
+	if (!at)
+		return -ENOMEM;
+	mapped = mmap(at, bytes, prot, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (mapped == MAP_FAILED) {
+		int r = -errno;
+
+		munmap(at, bytes);
+		return r;
+	}
+	/* A child that inherits it would keep the memory; a core file would hold people's words. */
+	if (madvise(mapped, bytes, MADV_DONTFORK) != 0 ||
+	    madvise(mapped, bytes, MADV_DONTDUMP) != 0) {
+		int r = -errno;
+
+		munmap(mapped, bytes);
+		return r;
+	}
+	*out = mapped;
+	return 0;
+}
+
+static int leaf_of(struct kvpool_segments *s, uint32_t id, struct kvpool_segment_leaf **out)
+{
+	_Atomic(struct kvpool_segment_leaf *) *at = &s->leaves[id / KVPOOL_SEGMENTS_FANOUT];
+	struct kvpool_segment_leaf *leaf = atomic_load_explicit(at, memory_order_relaxed);
+
+	if (!leaf) {
+		leaf = calloc(1, sizeof(*leaf));
+		if (!leaf)
+			return -ENOMEM;
+		atomic_store_explicit(at, leaf, memory_order_release); /* M3 -> M4 */
+	}
+	*out = leaf;
+	return 0;
+}
+
+int kvpool_segments_add(struct kvpool_segments *s, uint32_t id, int fd, uint64_t bytes,
+			uint32_t page_shift, bool read_only, const char **why)
+{
+	struct kvpool_segment_leaf *leaf;
+	struct kvpool_segment *segment;
+	uint8_t *base;
+	int r;
+
+	if (page_shift < 12 || page_shift > 30 || bytes == 0 || bytes > KVPOOL_SEGMENT_MAX ||
+	    bytes % (UINT64_C(1) << page_shift) != 0 ||
+	    id >= KVPOOL_SEGMENTS_FANOUT * KVPOOL_SEGMENTS_FANOUT) {
+		*why = "the daemon grants a segment of impossible size or number";
+		return -EPROTO;
+	}
+	*why = kvpool_segments_distrust(fd, bytes);
+	if (*why)
+		return -EPROTO;
+	*why = "a segment cannot be mapped";
+	r = leaf_of(s, id, &leaf);
+	if (r == 0)
+		r = map(fd, bytes, page_shift, read_only, &base);
+	if (r != 0)
+		return r;
+	segment = &leaf->segments[id % KVPOOL_SEGMENTS_FANOUT];
+	segment->bytes = bytes;
+	atomic_store_explicit(&segment->base, base, memory_order_release); /* M1 -> M2 */
+	return 0;
+}
+
+typedef bool (*segment_fn)(struct kvpool_segment *segment);
+
+/* Calls fn for each that is mapped, until it returns true. */
+static bool each(const struct kvpool_segments *s, segment_fn fn)
+{
+	for (uint32_t i = 0; i < KVPOOL_SEGMENTS_FANOUT; i++) {
+		/* M4 <- M3 */
+		struct kvpool_segment_leaf *leaf =
+			atomic_load_explicit(&s->leaves[i], memory_order_acquire);
+
+		for (uint32_t k = 0; leaf && k < KVPOOL_SEGMENTS_FANOUT; k++)
+			/* M2 <- M1 */
+			if (atomic_load_explicit(&leaf->segments[k].base, memory_order_acquire) &&
+			    fn(&leaf->segments[k]))
+				return true;
+	}
+	return false;
+}
+
+static bool found(struct kvpool_segment *segment)
+{
+	(void)segment;
+	return true;
+}
+
+static bool unmap(struct kvpool_segment *segment)
+{
+	uint8_t *base = atomic_exchange_explicit(&segment->base, NULL, memory_order_acq_rel);
+
+	munmap(base, segment->bytes);
+	return false;
+}
+
+bool kvpool_segments_any(const struct kvpool_segments *s)
+{
+	return each(s, found);
+}
+
+void kvpool_segments_unmap(struct kvpool_segments *s)
+{
+	each(s, unmap);
+}
+
+void kvpool_segments_free(struct kvpool_segments *s)
+{
+	for (uint32_t i = 0; i < KVPOOL_SEGMENTS_FANOUT; i++)
+		free(atomic_exchange_explicit(&s->leaves[i], NULL, memory_order_relaxed));
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One attach to one daemon life. See session.h.
+ *
+ * Owned by the handle; fields say who may touch them.
+ */
+#include "client/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int kvpool_session_new(int socket, const struct kvpool_welcome *welcome, bool read_only,
+		       struct kvpool_session **out)
+{
+	struct kvpool_session *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	r = kvpool_gate_init(&s->gate);
+	if (r != 0) {
+		free(s);
+		return r;
+	}
+	r = kvpool_ledger_init(&s->orphans);
+	if (r != 0) {
+		kvpool_gate_fini(&s->gate);
+		free(s);
+		return r;
+	}
+	s->epoch = welcome->epoch;
+	s->client = welcome->client;
+	s->features = welcome->features;
+	s->read_only = read_only;
+	memcpy(s->token, welcome->token, sizeof(s->token));
+	s->socket = socket;
+	*out = s;
+	return 0;
+}
+
+void kvpool_session_free(struct kvpool_session *session, bool forked)
+{
+	if (!session)
+		return;
+	if (!forked)
+		kvpool_segments_unmap(&session->segments);
+	kvpool_segments_free(&session->segments);
+	kvpool_ledger_fini(&session->orphans);
+	kvpool_gate_fini(&session->gate);
+	close(session->socket);
+	explicit_bzero(session->token, sizeof(session->token));
+	free(session);
+}
+
+void kvpool_session_lose(struct kvpool_session *session)
+{
+	/* S1 -> S2. The descriptor stays open: other threads may be waiting on it. */
+	if (!atomic_exchange_explicit(&session->lost, true, memory_order_seq_cst))
+		shutdown(session->socket, SHUT_RDWR);
+}
+
+bool kvpool_session_hung_up(const struct kvpool_session *session)
+{
+	struct pollfd p = {.fd = session->socket, .events = POLLRDHUP};
+
+	return poll(&p, 1, 0) != 0;
+}
+
+static int gone(struct kvpool_session *s, struct kvpool_failure *failure, int error)
+{
+	kvpool_session_lose(s);
+	if (error == -EPROTO)
+		return kvpool_failure_literal(failure, error,
+					      "the daemon does not speak this protocol");
+	return kvpool_failure_literal(failure, -ENOTCONN, "the daemon went away");
+}
+
+/* Waits for one message. */
+static int receive(struct kvpool_session *s, struct kvpool_deadline *deadline,
+		   struct kvpool_failure *failure, struct kvpool_packet *out)
+{
+	for (;;) {
+		int r = kvpool_packet_receive(s->socket, out);
+
+		if (r == 0)
+			return 0;
+		if (r != -EAGAIN)
+			return gone(s, failure, r);
+		if (kvpool_packet_wait(s->socket, deadline) != 0)
+			return kvpool_failure_literal(failure, -ETIMEDOUT,
+						      "the daemon did not answer in time");
+	}
+}
+
+/* What came too late goes back; answers come in the order of the questions. */
+static int drain(struct kvpool_session *s, struct kvpool_deadline *deadline,
+		 struct kvpool_failure *failure)
+{
+	while (s->owed > 0) {
+		struct kvpool_packet late;
+		int r = receive(s, deadline, failure, &late);
+
+		if (r != 0)
+			return r;
+		s->owed--;
+		kvpool_packet_drop(&late);
+		if (late.head.type == KVPOOL_MESSAGE_CHANNEL)
+			(void)kvpool_session_put_channel(s, late.channel.channel);
+	}
+	return 0;
+}
+
+/* Question and answer; the gate is held. */
+static int ask(struct kvpool_session *s, const void *question, uint32_t bytes, uint32_t type,
+	       struct kvpool_deadline *deadline, struct kvpool_failure *failure,
+	       struct kvpool_packet *out)
+{
+	struct kvpool_packet answer;
+	int r = drain(s, deadline, failure);
+
+	if (r != 0)
+		return r;
+	r = kvpool_packet_send(s->socket, question, bytes);
+	if (r == -EAGAIN)
+		return kvpool_failure_literal(failure, -ETIMEDOUT, "the daemon does not read");
+	if (r != 0)
+		return gone(s, failure, r);
+	r = receive(s, deadline, failure, &answer);
+	if (r != 0) {
+		s->owed += r == -ETIMEDOUT;
+		return r;
+	}
+	if (answer.head.type == type) {
+		*out = answer;
+		return 0;
+	}
+	kvpool_packet_drop(&answer);
+	if (answer.head.type != KVPOOL_MESSAGE_REFUSED)
+		return gone(s, failure, -EPROTO);
+	r = answer.refused.reason == KVPOOL_REFUSAL_UNKNOWN ? -ESTALE
+	    : answer.refused.reason == KVPOOL_REFUSAL_LIMIT ? -EDQUOT
+							    : -ENOTCONN;
+	return kvpool_failure_set(failure, r, "the daemon refuses: %s",
+				  kvpool_packet_refusal(&answer));
+}
+
+static int enter(struct kvpool_session *s, struct kvpool_deadline *deadline,
+		 struct kvpool_failure *failure)
+{
+	if (kvpool_gate_enter(&s->gate, deadline) != 0)
+		return kvpool_failure_literal(failure, -ETIMEDOUT,
+					      "another thread waits for the daemon");
+	return 0;
+}
+
+int kvpool_session_get_channel(struct kvpool_session *session, uint32_t ring_entries,
+			       uint64_t arena_bytes, struct kvpool_deadline *deadline,
+			       struct kvpool_failure *failure, struct kvpool_packet *out)
+{
+	struct kvpool_channel_get get = {
+		.head = {KVPOOL_MESSAGE_CHANNEL_GET, sizeof(get)},
+		.ring_entries = ring_entries,
+		.arena_bytes = arena_bytes,
+	};
+	int r = enter(session, deadline, failure);
+
+	if (r != 0)
+		return r;
+	r = ask(session, &get, sizeof(get), KVPOOL_MESSAGE_CHANNEL, deadline, failure, out);
+	kvpool_gate_leave(&session->gate);
+	return r;
+}
+
+int kvpool_session_put_channel(struct kvpool_session *session, uint32_t channel)
+{
+	struct kvpool_channel_put put = {
+		.head = {KVPOOL_MESSAGE_CHANNEL_PUT, sizeof(put)},
+		.channel = channel,
+	};
+
+	return kvpool_packet_send(session->socket, &put, sizeof(put));
+}
+
+/* Asks for a segment and maps it; the gate is held. */
+static int map_segment(struct kvpool_session *s, uint32_t segment, struct kvpool_deadline *deadline,
+		       struct kvpool_failure *failure)
+{
+	struct kvpool_segment_get get = {
+		.head = {KVPOOL_MESSAGE_SEGMENT_GET, sizeof(get)},
+		.segment = segment,
+	};
+	struct kvpool_packet grant;
+	const char *why;
+	int r = ask(s, &get, sizeof(get), KVPOOL_MESSAGE_SEGMENT, deadline, failure, &grant);
+
+	if (r != 0)
+		return r;
+	if (grant.segment.segment != segment) {
+		kvpool_packet_drop(&grant);
+		return gone(s, failure, -EPROTO);
+	}
+	r = kvpool_segments_add(&s->segments, segment, grant.fds[0], grant.segment.bytes,
+				grant.segment.page_shift, s->read_only, &why);
+	kvpool_packet_drop(&grant);
+	if (r == -EPROTO)
+		kvpool_session_lose(s);
+	return r == 0 ? 0 : kvpool_failure_set(failure, r, "%s: %s", why, strerror(-r));
+}
+
+int kvpool_session_get_segment(struct kvpool_session *session, uint32_t segment,
+			       struct kvpool_deadline *deadline, struct kvpool_failure *failure)
+{
+	uint64_t bytes;
+	int r = enter(session, deadline, failure);
+
+	if (r != 0)
+		return r;
+	if (!kvpool_segments_find(&session->segments, segment, &bytes))
+		r = map_segment(session, segment, deadline, failure);
+	kvpool_gate_leave(&session->gate);
+	return r;
+}
