@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A private kvpoold for one test: started on a socket in a temporary folder, stopped, killed,
+ * restarted on the same socket, its stderr kept.
+ *
+ * Owned by the test that made it; one thread. The daemon dies with the test's process.
+ */
+#ifndef KVPOOL_TESTS_HARNESS_H
+#define KVPOOL_TESTS_HARNESS_H
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct kvpool_harness;
+
+/*
+ * Starts $KVPOOLD with `--socket` and `args` (NULL-terminated; NULL: none), and with `--size 64M`
+ * where args do not name a size. Returns once the daemon has said HELLO to a connection. -ENOENT:
+ * no $KVPOOLD. -ECHILD: it ended first; -ETIMEDOUT: it did not answer in time. On failure its
+ * stderr is printed.
+ */
+int kvpool_harness_new(const char *const *args, struct kvpool_harness **out);
+
+/*
+ * Stops the daemon and removes the folder. Takes NULL. Aborts, with the daemon's stderr printed,
+ * where the daemon still ran and did not end with 0.
+ */
+void kvpool_harness_free(struct kvpool_harness *h);
+
+const char *kvpool_harness_folder(const struct kvpool_harness *h);
+const char *kvpool_harness_socket(const struct kvpool_harness *h);
+const char *kvpool_harness_admin_socket(const struct kvpool_harness *h);
+pid_t kvpool_harness_pid(const struct kvpool_harness *h); /* 0 where it does not run */
+
+/* SIGTERM and wait. Returns the wait status as waitpid(2) gives it, -ETIMEDOUT after 20 s. */
+int kvpool_harness_stop(struct kvpool_harness *h);
+
+/* SIGKILL and reap. */
+void kvpool_harness_kill(struct kvpool_harness *h);
+
+/* Starts it again, on the same socket with the same arguments. As kvpool_harness_new(). */
+int kvpool_harness_restart(struct kvpool_harness *h);
+
+/* SIGSTOP, and wait until it is stopped; SIGCONT. */
+void kvpool_harness_pause(struct kvpool_harness *h);
+void kvpool_harness_resume(struct kvpool_harness *h);
+
+/* Everything it has written to stderr, over all its lives. Valid until the next call; never NULL.
+ */
+const char *kvpool_harness_stderr(struct kvpool_harness *h);
+
+/* Polls `condition` until it holds or `ms` have passed. Returns whether it held. */
+bool kvpool_harness_until(bool (*condition)(void *), void *cookie, unsigned int ms);
+
+/* Runs a suite of tests that need a daemon. Returns main()'s value: 77 where there is none. */
+int kvpool_harness_run(Suite *suite);
+
+#endif
