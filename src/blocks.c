@@ -23,6 +23,7 @@ static void account(struct kvpool_cache *cache, uint32_t block, enum kvpool_bloc
 		cache->bytes[to] += bytes;
 	}
 	cache->records[block].state = (uint8_t)to;
+	cache->changes++;
 }
 
 static uint32_t *siblings_of(struct kvpool_cache *cache, const struct kvpool_record *record)
@@ -159,4 +160,13 @@ void kvpool_block_relax(struct kvpool_cache *cache, uint32_t block, bool old)
 	}
 	if (kvpool_block_evictable(cache, block) && cache->blocks[block].order_next == 0)
 		policy->insert(cache->orders[kvpool_block_group(cache, r)->size_class], block, old);
+}
+
+void kvpool_block_unhold(struct kvpool_cache *cache, uint32_t block)
+{
+	assert(cache->blocks[block].leases > 0);
+	if (--cache->blocks[block].leases > 0)
+		return;
+	cache->changes++;
+	kvpool_block_relax(cache, block, false);
 }

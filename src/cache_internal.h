@@ -27,7 +27,7 @@
 #define KVPOOL_WAITS_MAX          4096u
 #define KVPOOL_LEASES_DEFAULT     65536u
 #define KVPOOL_HOLDS_PER_LEASE    64u /* on average; see kvpool_lease_room() */
-#define KVPOOL_DOMAIN_LEASES_MAX  (1u << 24)
+#define KVPOOL_DOMAIN_LEASES_MAX  (1u << 22)
 #define KVPOOL_DOMAIN_WAITERS_MAX (1u << 20)
 
 /* Who holds a block and what hangs on it: half a line, touched by writes and by evictions. */
@@ -138,9 +138,11 @@ struct kvpool_settlement {
 
 /* An extent on its way from one class to another: at most one at a time. */
 struct kvpool_drain {
-	uint32_t extent; /* KVPOOL_EXTENT_NONE: none */
-	uint32_t slot;   /* the next to look at */
-	uint32_t next;   /* where the next search for any extent starts */
+	uint32_t extent;  /* KVPOOL_EXTENT_NONE: none */
+	uint32_t slot;    /* the next to look at */
+	uint32_t next;    /* where the next search for any extent starts */
+	uint32_t swept;   /* extents that searches saw in vain, one after the other, ... */
+	uint64_t changes; /* ... since the cache's count of changes was this */
 };
 
 struct kvpool_cache {
@@ -166,6 +168,7 @@ struct kvpool_cache {
 	struct kvpool_wire_block *scratch; /* owned: places found by a match, [group][key] */
 	uint64_t scratch_blocks;
 	uint64_t holds_bytes; /* of leases' lists */
+	uint64_t changes;     /* grows when a block changes its state or is leased no more */
 	uint32_t walk;        /* number of the current walk, see kvpool_block.mark */
 	struct kvpool_drain drain;
 	uint32_t expire_at; /* where the next search for idle blocks starts */
@@ -270,6 +273,9 @@ void kvpool_block_evict(struct kvpool_cache *cache, uint32_t block);
  * DEAD, end. `old`: as kvpool_policy.insert().
  */
 void kvpool_block_relax(struct kvpool_cache *cache, uint32_t block, bool old);
+
+/* One hold on the block ends. */
+void kvpool_block_unhold(struct kvpool_cache *cache, uint32_t block);
 
 /* ---- tree.c ---- */
 

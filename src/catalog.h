@@ -109,6 +109,16 @@ struct kvpool_catalog {
 	uint64_t bytes;
 };
 
+/*
+ * Fetches a line that will be needed soon. A load, not a prefetch: in a virtual machine, where
+ * nearly every such line misses the TLB too, prefetches did not overlap (37 ns a bucket, as without
+ * them), loads in a loop of their own do (17 ns).
+ */
+static inline void kvpool_line_fetch(const void *line)
+{
+	(void)*(const volatile uint32_t *)line;
+}
+
 /* Sizes for a configuration: all but the pointers. 0 or -EINVAL. */
 int kvpool_catalog_plan(const struct kvpool_cache_config *config, struct kvpool_catalog *out);
 

@@ -17,8 +17,7 @@ struct check {
 	const struct kvpool_cache *cache; /* borrowed */
 	char *text;                       /* borrowed: the caller's */
 	size_t text_bytes;
-	uint32_t *holds;    /* owned: by block, as the leases say */
-	uint32_t *children; /* owned: by block, as the children say */
+	uint32_t *holds; /* owned: by block, as the leases say */
 	uint64_t count[KVPOOL_BLOCK_STATES];
 	uint64_t bytes[KVPOOL_BLOCK_STATES];
 };
@@ -95,6 +94,8 @@ static int check_links(struct check *c, uint32_t block)
 	if (b->prev_sibling == 0 ? head != block
 				 : cache->blocks[b->prev_sibling].next_sibling != block)
 		return fault(c, "block %u: is not in the list of its siblings", block);
+	if (b->first_child && record_of(c, b->first_child)->parent != block)
+		return fault(c, "block %u: lists a child that hangs on another", block);
 	if (b->next_sibling && cache->blocks[b->next_sibling].prev_sibling != block)
 		return fault(c, "block %u: its next sibling does not know it", block);
 	if (b->next_sibling && record_of(c, b->next_sibling)->parent != r->parent)
@@ -108,36 +109,52 @@ static int check_links(struct check *c, uint32_t block)
 		return fault(c, "block %u: evictable, but in no order", block);
 	if (r->state != KVPOOL_BLOCK_READY && b->order_next)
 		return fault(c, "block %u: in an order in state %u", block, r->state);
-	if (r->parent)
-		c->children[r->parent]++;
 	return 0;
 }
 
-/* The tree has no loops, and lists of children are as long as children say. */
+/* Blocks under one root, itself too; more than there are in all where links lead in a loop. */
+static uint64_t count_tree(const struct kvpool_cache *cache, uint32_t root)
+{
+	uint64_t n = 1;
+	uint32_t at = root;
+
+	while (n <= cache->block_slab.used) {
+		if (cache->blocks[at].first_child) {
+			at = cache->blocks[at].first_child;
+			n++;
+			continue;
+		}
+		while (at != root && !cache->blocks[at].next_sibling)
+			at = cache->records[at].parent;
+		if (at == root)
+			break;
+		at = cache->blocks[at].next_sibling;
+		n++;
+	}
+	return n;
+}
+
+/*
+ * Every block is under a root once. check_links() has seen that each is in its parent's list, so
+ * one that is not under a root is in a loop.
+ */
 static int check_tree(struct check *c)
 {
 	const struct kvpool_cache *cache = c->cache;
-	uint64_t blocks = cache->block_slab.used;
+	uint64_t n = 0;
 
-	for (uint32_t block = 1; block <= cache->block_slab.fresh; block++) {
-		uint32_t n = 0, up = 0, at;
-
-		if (!block_known(c, block))
-			continue;
-		for (at = cache->blocks[block].first_child; at && n <= blocks;
-		     at = cache->blocks[at].next_sibling)
-			n++;
-		if (n != c->children[block])
-			return fault(c, "block %u: lists %u children of %u", block, n,
-				     c->children[block]);
-		if (cache->blocks[block].first_child)
-			continue;
-		/* Only from the leaves: every block is above one. */
-		for (at = block; at && up <= blocks; at = record_of(c, at)->parent)
-			up++;
-		if (up > blocks)
-			return fault(c, "block %u: its ancestors form a loop", block);
+	for (uint32_t i = 1; i <= cache->layouts_fresh; i++) {
+		for (uint32_t root = cache->layouts[i].roots; root;
+		     root = cache->blocks[root].next_sibling) {
+			n += count_tree(cache, root);
+			if (n > cache->block_slab.used)
+				return fault(c, "layout %u: more blocks in the tree than in use",
+					     i);
+		}
 	}
+	if (n != cache->block_slab.used)
+		return fault(c, "%lu blocks in the trees, %u are in use", n,
+			     cache->block_slab.used);
 	return 0;
 }
 
@@ -390,17 +407,17 @@ static int check_all(struct check *c)
 
 int kvpool_cache_check(const struct kvpool_cache *cache, char *text, size_t text_bytes)
 {
-	struct check c = {.cache = cache, .text = text, .text_bytes = text_bytes};
 	size_t n = (size_t)cache->block_slab.fresh + 1;
+	struct check c = {.cache = cache};
 	int r = -ENOMEM;
 
+	c.text = text;
+	c.text_bytes = text_bytes;
 	/* What the last MATCH left to do; the cache is const for the caller only. */
 	kvpool_cache_settle((struct kvpool_cache *)cache);
 	c.holds = calloc(n, sizeof(*c.holds));
-	c.children = calloc(n, sizeof(*c.children));
-	if (c.holds && c.children)
+	if (c.holds)
 		r = check_all(&c);
 	free(c.holds);
-	free(c.children);
 	return r;
 }

@@ -12,11 +12,10 @@
  */
 #include "src/cache_internal.h"
 
-#include <errno.h>
-
 #define LOOK_EVERY      64u        /* evictions of a class between looks at other classes */
 #define DRAIN_BLOCKS    4096u      /* emptied in one request while the class has own victims */
-#define WALK_BLOCKS_MAX (1u << 18) /* looked at in one extent, with all that hangs on it */
+#define WALK_BLOCKS_MAX (1u << 18) /* looked at in one look, with all that hangs on them */
+#define SWEEP_BLOCKS    (1u << 15) /* looked at in one request when all seems held; more or less */
 #define ATTEMPTS_MAX    8u         /* extents that turn out to be held, in one look */
 
 /*
@@ -73,8 +72,9 @@ static bool drain_start(struct kvpool_cache *cache, uint32_t extent, uint32_t li
 /* Starts with an extent of another class, the coldest that is not held. */
 static bool drain_coldest(struct kvpool_cache *cache, uint16_t size_class, uint32_t limit)
 {
-	for (uint32_t attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-		uint32_t budget = WALK_BLOCKS_MAX;
+	uint32_t budget = WALK_BLOCKS_MAX;
+
+	for (uint32_t attempt = 0; attempt < ATTEMPTS_MAX && budget > 0; attempt++) {
 		uint32_t x = coldest(cache, size_class, limit);
 
 		if (x == KVPOOL_EXTENT_NONE)
@@ -87,19 +87,37 @@ static bool drain_coldest(struct kvpool_cache *cache, uint16_t size_class, uint3
 	return false;
 }
 
-/* Starts with any extent that is not held, of any class, where the last search ended. */
+/* Has every extent been looked at in vain since anything changed that could help? */
+static bool swept(struct kvpool_cache *cache)
+{
+	struct kvpool_drain *drain = &cache->drain;
+
+	if (drain->changes != cache->changes) {
+		drain->changes = cache->changes;
+		drain->swept = 0;
+	}
+	return drain->swept >= kvpool_extents_end(&cache->extents);
+}
+
+/*
+ * Starts with any extent that is not held, of any class. A long search is spread over requests: it
+ * goes on where the last one ended, and ends for good when it has been everywhere.
+ */
 static bool drain_any(struct kvpool_cache *cache)
 {
 	uint32_t end = kvpool_extents_end(&cache->extents);
-	uint32_t budget = WALK_BLOCKS_MAX;
+	uint32_t spent = 0;
 
-	for (uint32_t i = 0; i < end && budget > 0; i++) {
+	while (!swept(cache) && spent < SWEEP_BLOCKS) {
 		uint32_t x = cache->drain.next++ % end;
 		uint16_t state = cache->extents.table[x].state;
+		uint32_t budget = WALK_BLOCKS_MAX;
 
+		cache->drain.swept++;
 		if ((state == KVPOOL_EXTENT_OPEN || state == KVPOOL_EXTENT_FULL) &&
 		    drain_start(cache, x, UINT32_MAX, &budget))
 			return true;
+		spent += WALK_BLOCKS_MAX - budget;
 	}
 	return false;
 }
@@ -167,6 +185,8 @@ static bool take_extent(struct kvpool_cache *cache, uint16_t size_class, uint32_
 	if (cache->drain.extent != KVPOOL_EXTENT_NONE &&
 	    drain_resume(cache, size_class, UINT32_MAX))
 		return true;
+	if (swept(cache))
+		return false;
 	return (drain_coldest(cache, size_class, cache->tick) || drain_any(cache)) &&
 	       drain_step(cache, UINT32_MAX);
 }

@@ -283,25 +283,26 @@ void kvpool_extents_undrain(struct kvpool_extents *extents, uint32_t extent)
 		list_push(extents, &c->open, extent);
 }
 
-void kvpool_extents_appear(struct kvpool_extents *e, uint32_t x, struct kvpool_place place)
+void kvpool_extents_appear(struct kvpool_extents *extents, uint32_t extent,
+			   struct kvpool_place place)
 {
-	e->table[x] = (struct kvpool_extent){
+	extents->table[extent] = (struct kvpool_extent){
 		.segment = place.segment, .offset = place.offset, .state = KVPOOL_EXTENT_FREE};
-	e->records[x] = (struct kvpool_extent_record){
+	extents->records[extent] = (struct kvpool_extent_record){
 		.segment = place.segment, .offset = place.offset, .present = 1};
-	list_push(e, &e->free_list, x);
-	e->n_free++;
-	e->n_extents++;
-	e->free_bytes += units(e->extent_units);
+	list_push(extents, &extents->free_list, extent);
+	extents->n_free++;
+	extents->n_extents++;
+	extents->free_bytes += units(extents->extent_units);
 }
 
-void kvpool_extents_vanish(struct kvpool_extents *e, uint32_t x)
+void kvpool_extents_vanish(struct kvpool_extents *extents, uint32_t extent)
 {
-	assert(e->table[x].state == KVPOOL_EXTENT_FREE);
-	list_drop(e, &e->free_list, x);
-	e->n_free--;
-	e->n_extents--;
-	e->free_bytes -= units(e->extent_units);
-	e->table[x] = (struct kvpool_extent){0};
-	e->records[x] = (struct kvpool_extent_record){0};
+	assert(extents->table[extent].state == KVPOOL_EXTENT_FREE);
+	list_drop(extents, &extents->free_list, extent);
+	extents->n_free--;
+	extents->n_extents--;
+	extents->free_bytes -= units(extents->extent_units);
+	extents->table[extent] = (struct kvpool_extent){0};
+	extents->records[extent] = (struct kvpool_extent_record){0};
 }

@@ -12,11 +12,23 @@
 
 #define BUCKETS_FIRST 16u
 
-/* Items, in halves of a bucket's slots, that a table may hold before it grows by one bucket. */
+/* A table grows by one bucket when more than half of its slots are used. */
 static bool must_grow(const struct kvpool_index *index)
 {
 	return (uint64_t)index->n_items * 2 > (uint64_t)index->n_buckets * KVPOOL_BUCKET_SLOTS &&
 	       index->n_buckets < index->buckets_max;
+}
+
+/*
+ * Bits of a number over the whole word, one to one: a secret of few bits set (a test's, say) would
+ * make a poor multiplier, and a random one stays as good.
+ */
+static uint64_t spread(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
 }
 
 void kvpool_index_init(struct kvpool_index *index, const struct kvpool_catalog *catalog,
@@ -30,7 +42,8 @@ void kvpool_index_init(struct kvpool_index *index, const struct kvpool_catalog *
 		.buckets_max = catalog->buckets_max,
 		.overflow_max = catalog->overflow_max,
 	};
-	memcpy(index->secret, secret, sizeof(index->secret));
+	for (uint32_t i = 0; i < KVPOOL_ARRAY_SIZE(index->secret); i++)
+		index->secret[i] = spread(secret[i] + i);
 }
 
 static uint64_t hash_of(const struct kvpool_index *index, uint32_t block)
@@ -98,7 +111,7 @@ static void put_all(struct kvpool_index *index, const struct kvpool_bucket *copy
 	uint32_t n = used_slots(copy);
 
 	for (uint32_t i = 0; i < n; i++)
-		kvpool_index_fetch(&index->records[copy->id[i]]);
+		kvpool_line_fetch(&index->records[copy->id[i]]);
 	for (uint32_t i = 0; i < n; i++)
 		put(index, copy->id[i], hash_of(index, copy->id[i]));
 }

@@ -39,8 +39,7 @@ void kvpool_index_insert(struct kvpool_index *index, uint32_t block);
 /* The block is in the index and its record still holds the key it was inserted with. */
 void kvpool_index_remove(struct kvpool_index *index, uint32_t block);
 
-/* Walks the whole index: the number of buckets, its own faults as a text; NULL where it is sound.
- */
+/* Walks the whole index. Its first fault as a text; NULL where it is sound. */
 const char *kvpool_index_check(const struct kvpool_index *index);
 
 static inline uint64_t kvpool_index_mix(uint64_t a, uint64_t b)
@@ -82,16 +81,6 @@ static inline const struct kvpool_bucket *kvpool_index_home(const struct kvpool_
 							    uint64_t hash)
 {
 	return &index->buckets[kvpool_index_bucket(index, hash)];
-}
-
-/*
- * Fetches a line that will be needed soon. A load, not a prefetch: in a virtual machine, where
- * nearly every such line misses the TLB too, prefetches did not overlap (37 ns a bucket, as without
- * them), loads in a loop of their own do (17 ns).
- */
-static inline void kvpool_index_fetch(const void *line)
-{
-	(void)*(const volatile uint32_t *)line;
 }
 
 /* A bit at the top of each byte of `tags` that equals the tag; exact. */

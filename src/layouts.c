@@ -8,7 +8,6 @@
  */
 #include "src/cache_internal.h"
 
-#include <assert.h>
 #include <errno.h>
 
 static bool label_valid(const char *label)

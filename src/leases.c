@@ -9,7 +9,6 @@
 #include "src/cache_internal.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 
 static uint64_t hold_bytes(const struct kvpool_cache *cache, const struct kvpool_lease *lease,
@@ -58,36 +57,29 @@ uint32_t kvpool_lease_new(struct kvpool_cache *cache, struct kvpool_holder *hold
 	return index;
 }
 
-void kvpool_lease_settle(struct kvpool_cache *cache, uint32_t index)
+void kvpool_lease_settle(struct kvpool_cache *cache, uint32_t lease)
 {
-	struct kvpool_lease *lease = kvpool_lease_at(cache, index);
-	struct kvpool_holder *holder = lease->holder;
-	const struct kvpool_hold *holds = kvpool_lease_holds(lease);
+	struct kvpool_lease *l = kvpool_lease_at(cache, lease);
+	struct kvpool_holder *holder = l->holder;
+	const struct kvpool_hold *holds = kvpool_lease_holds(l);
 
-	for (uint32_t i = 0; i < lease->n_holds; i++)
-		__builtin_prefetch(&cache->blocks[holds[i].block], 1);
-	lease->bytes = 0;
-	for (uint32_t i = 0; i < lease->n_holds; i++) {
+	for (uint32_t i = 0; i < l->n_holds; i++)
+		kvpool_line_fetch(&cache->blocks[holds[i].block]);
+	l->bytes = 0;
+	for (uint32_t i = 0; i < l->n_holds; i++) {
 		cache->blocks[holds[i].block].leases++;
-		lease->bytes += hold_bytes(cache, lease, &holds[i]);
+		l->bytes += hold_bytes(cache, l, &holds[i]);
 	}
-	lease->prev = 0;
-	lease->next = holder->first_lease;
-	if (lease->next)
-		kvpool_lease_at(cache, lease->next)->prev = index;
-	holder->first_lease = index;
+	l->prev = 0;
+	l->next = holder->first_lease;
+	if (l->next)
+		kvpool_lease_at(cache, l->next)->prev = lease;
+	holder->first_lease = lease;
 	holder->leases++;
-	holder->holds += lease->n_holds;
-	holder->leased_bytes += lease->bytes;
-	if (lease->many)
-		cache->holds_bytes += lease->n_holds * sizeof(*lease->many);
-}
-
-static void hold_end(struct kvpool_cache *cache, uint32_t block)
-{
-	assert(cache->blocks[block].leases > 0);
-	if (--cache->blocks[block].leases == 0)
-		kvpool_block_relax(cache, block, false);
+	holder->holds += l->n_holds;
+	holder->leased_bytes += l->bytes;
+	if (l->many)
+		cache->holds_bytes += l->n_holds * sizeof(*l->many);
 }
 
 static void lease_end(struct kvpool_cache *cache, uint32_t index)
@@ -97,7 +89,7 @@ static void lease_end(struct kvpool_cache *cache, uint32_t index)
 	const struct kvpool_hold *holds = kvpool_lease_holds(lease);
 
 	for (uint32_t i = 0; i < lease->n_holds; i++)
-		hold_end(cache, holds[i].block);
+		kvpool_block_unhold(cache, holds[i].block);
 	if (lease->prev)
 		kvpool_lease_at(cache, lease->prev)->next = lease->next;
 	else
@@ -129,7 +121,7 @@ static bool hold_shrink(struct kvpool_cache *cache, struct kvpool_hold *hold, ui
 		assert(block);
 		cache->blocks[block].leases++;
 	}
-	hold_end(cache, hold->block);
+	kvpool_block_unhold(cache, hold->block);
 	hold->block = block;
 	hold->key = keep - 1;
 	return hold->chain;

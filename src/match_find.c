@@ -12,7 +12,7 @@
  */
 #include "src/match.h"
 
-#define BATCH_MAX   128u
+#define BATCH_MAX   256u
 #define BATCH_FIRST 16u /* a miss at the first key should not fetch many lines */
 
 /* Keys in private memory, with their hashes. */
@@ -38,11 +38,11 @@ static void batch_fetch(const struct kvpool_match *m, uint32_t group, uint32_t f
 		home[i] = kvpool_index_home(index, b->hash[i]);
 	}
 	for (uint32_t i = 0; i < n; i++)
-		kvpool_index_fetch(home[i]);
+		kvpool_line_fetch(home[i]);
 	for (uint32_t i = 0; i < n; i++)
 		b->guess[i] = kvpool_index_guess(home[i], b->hash[i]);
 	for (uint32_t i = 0; i < n; i++)
-		kvpool_index_fetch(&m->cache->records[b->guess[i]]);
+		kvpool_line_fetch(&m->cache->records[b->guess[i]]);
 }
 
 /* Block of key i of the batch, in any state that is in the index; 0: none. */

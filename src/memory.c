@@ -53,8 +53,7 @@ int kvpool_cache_memory_take(struct kvpool_cache *cache, uint32_t segment)
 		return KVPOOL_STATUS_BUSY;
 	for (uint32_t i = 0; i < e->per_segment; i++)
 		extent_empty(cache, slot * e->per_segment + i);
-	if (cache->drain.extent != KVPOOL_EXTENT_NONE &&
-	    cache->drain.extent / e->per_segment == slot)
+	if (cache->drain.extent - slot * e->per_segment < e->per_segment)
 		cache->drain.extent = KVPOOL_EXTENT_NONE;
 	kvpool_extents_remove(e, slot);
 	return 0;

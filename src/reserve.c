@@ -72,14 +72,14 @@ static int grant(struct reserve *r, const uint8_t *key, uint32_t *out, uint16_t 
 	if (new.parent)
 		cache->blocks[new.parent].leases++;
 	e = kvpool_space_take(cache, &r->space, size_class, &block, &new.place);
-	if (new.parent)
-		cache->blocks[new.parent].leases--;
 	if (e) {
 		if (new.parent)
-			kvpool_block_relax(cache, new.parent, false);
+			kvpool_block_unhold(cache, new.parent);
 		*reason = (uint16_t)e;
 		return KVPOOL_STATUS_NO_SPACE;
 	}
+	if (new.parent)
+		cache->blocks[new.parent].leases--; /* the child holds it from here on */
 	kvpool_block_begin(cache, block, &new);
 	kvpool_reservation_new(cache, r->holder, block);
 	/* What is built on is in use, but that is no sign that it will be asked for again. */
@@ -144,7 +144,7 @@ static void fetch_buckets(const struct reserve *r, uint32_t n, uint8_t keys[][KV
 			kvpool_index_home(index, kvpool_index_hash(index, keys[i], r->args->layout,
 								   (uint8_t)r->args->group));
 	for (uint32_t i = 0; i < n; i++)
-		kvpool_index_fetch(home[i]);
+		kvpool_line_fetch(home[i]);
 }
 
 static void reserve_all(struct reserve *r, struct kvpool_reserve_result *result)

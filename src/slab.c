@@ -21,7 +21,7 @@ int kvpool_slab_init(struct kvpool_slab *slab, uint32_t stride, uint32_t max, bo
 		return -ENOMEM;
 	if (huge)
 		(void)madvise(base, bytes, MADV_HUGEPAGE); /* a hint */
-	(void)madvise(base, bytes, MADV_DONTDUMP);         /* keys' owners are nobody's business */
+	(void)madvise(base, bytes, MADV_DONTDUMP); /* who reads what stays out of core files */
 	*slab = (struct kvpool_slab){.base = base, .stride = stride, .max = max};
 	return 0;
 }

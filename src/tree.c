@@ -6,8 +6,6 @@
  */
 #include "src/cache_internal.h"
 
-#include <assert.h>
-
 static bool block_held(const struct kvpool_cache *cache, uint32_t block, uint32_t limit)
 {
 	const struct kvpool_record *r = &cache->records[block];

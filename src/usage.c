@@ -9,8 +9,10 @@
 static uint64_t metadata_bytes(const struct kvpool_cache *cache)
 {
 	const struct kvpool_extents *e = &cache->extents;
-	uint64_t bytes = sizeof(*cache) + KVPOOL_HEADER_BYTES;
+	uint64_t bytes = sizeof(*cache) - sizeof(cache->layouts) + KVPOOL_HEADER_BYTES;
 
+	/* The table of layouts is zeroed memory that is touched entry by entry. */
+	bytes += ((uint64_t)cache->layouts_fresh + 1) * sizeof(cache->layouts[0]);
 	bytes += ((uint64_t)cache->index.n_buckets + cache->index.overflow_fresh) *
 		 sizeof(struct kvpool_bucket);
 	bytes += (uint64_t)cache->block_slab.fresh *

@@ -22,7 +22,9 @@ void fx_default(void)
 			   .extent_bytes = FX_EXTENT,
 			   .segment_bytes = FX_SEGMENT,
 			   .epoch = 5,
-			   .secret = {11, 22, 33, 44}},
+
+			   .secret = {0x243f6a8885a308d3, 0x13198a2e03707344, 0xa4093822299f31d0,
+				      0x082efa98ec4e6c89}},
 	};
 }
 

@@ -40,7 +40,7 @@ END_TEST
 /* Around the sizes of the batches in which keys are looked up. */
 START_TEST(should_find_prefixes_of_every_length)
 {
-	const uint32_t lengths[] = {1, 2, 15, 16, 17, 63, 64, 65, 79, 80, 81, 144, 145, 300};
+	const uint32_t lengths[] = {1, 2, 15, 16, 17, 80, 255, 256, 257, 271, 272, 273, 528, 600};
 	uint32_t stored = 0;
 
 	for (size_t i = 0; i < KVPOOL_ARRAY_SIZE(lengths); i++) {
