@@ -17,12 +17,14 @@ struct view {
 	struct kvpool_session *session; /* borrowed */
 	bool guest;                     /* through the lock; else through the link's `busy` */
 	uint8_t *address;
+	uint64_t offset; /* in the segment */
 	uint64_t slot_bytes;
 };
 
 static int fail(struct kvpool_channel *channel, int error, const char *why)
 {
-	return kvpool_failure_literal(&channel->failure, error, why);
+	(void)kvpool_failure_literal(&channel->failure, error, why);
+	return error;
 }
 
 /* The channel's own session, if it is the block's and alive. */
@@ -110,8 +112,8 @@ static int stride(struct kvpool_channel *channel, const struct kvpool_layout *la
 }
 
 /* The start of the block's segment; mapped now if need be. */
-static int segment(struct kvpool_channel *channel, uint32_t id, const struct view *view,
-		   uint8_t **base, uint64_t *bytes)
+static int map_segment(struct kvpool_channel *channel, uint32_t id, const struct view *view,
+		       uint8_t **base, uint64_t *bytes)
 {
 	struct kvpool_deadline deadline;
 	int r;
@@ -139,7 +141,7 @@ static int find(struct kvpool_channel *channel, const struct kvpool_layout *layo
 	int r = shard > 0 ? stride(channel, layout, group, view, &step) : 0;
 
 	if (r == 0)
-		r = segment(channel, block->segment, view, &base, &bytes);
+		r = map_segment(channel, block->segment, view, &base, &bytes);
 	if (r != 0)
 		return r;
 	/* Neither the caller nor the daemon is believed: 32 bits of units and 64 strides fit. */
@@ -147,6 +149,7 @@ static int find(struct kvpool_channel *channel, const struct kvpool_layout *layo
 	if (offset > bytes || slot > bytes - offset)
 		return fail(channel, -EINVAL, "the block lies outside of its segment");
 	view->address = base + offset;
+	view->offset = offset;
 	view->slot_bytes = slot;
 	return 0;
 }
@@ -225,12 +228,14 @@ int kvpool_store(struct kvpool_channel *channel, const struct kvpool_layout *lay
 
 	if (r != 0)
 		return r;
-	if (!measure(pieces, n, view.slot_bytes, &total))
+	if (!measure(pieces, n, view.slot_bytes, &total)) {
 		r = fail(channel, -EINVAL, "store: the pieces are more than a slot, or nowhere");
-	else if (view.session->read_only)
+	} else if (view.session->read_only) {
 		r = fail(channel, -EACCES, "store: this handle may only read");
-	else
+	} else {
+		kvpool_segments_warm(&view.session->segments, block->segment, view.offset, total);
 		kvpool_copy_gather(kvpool_copy_best(), view.address, pieces, n);
+	}
 	leave(channel, &view);
 	return r;
 }

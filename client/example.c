@@ -27,7 +27,8 @@ int main(void)
 	spec.n_shards = spec.n_groups = 1;
 	if (kvpool_open(NULL, &pool) != 0 || kvpool_channel_open(pool, &channel) != 0 ||
 	    kvpool_layout(pool, &spec, &layout) != 0 ||
-	    kvpool_keys(layout, NULL, 0, NULL, prompt, 3 * 16, keys[0]) != 3)
+	    kvpool_keys(layout, NULL, 0, NULL, prompt, sizeof(prompt) / sizeof(prompt[0]),
+			keys[0]) != 3)
 		return 1;
 	kvpool_match(channel, layout, keys[0], 3, 0, 0, 0, blocks, 3, &match);
 	for (struct kvpool_piece to = {kv[0], sizeof(kv[0])}; hit < match.reported; hit++) {

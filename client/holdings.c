@@ -24,11 +24,31 @@ static bool end_in(struct kvpool_ledger *ledger, const struct ending *e)
 	return kvpool_ledger_end_block(ledger, e->block, e->generation, e->owed);
 }
 
+static void owe_in(struct kvpool_ledger *ledger, const struct ending *e)
+{
+	if (e->lease != 0)
+		kvpool_ledger_owe_lease(ledger, e->lease);
+	else
+		kvpool_ledger_owe_block(ledger, e->block, e->generation);
+}
+
+/*
+ * In any ledger of a session. A debt goes to the orphans, which any channel pays: the channel that
+ * took it may never make a call again. Pool lock.
+ */
 static bool end_in_session(struct kvpool_session *session, const struct ending *e)
 {
-	for (struct kvpool_link *link = session->links; link; link = link->next)
-		if (end_in(&link->ledger, e))
-			return true;
+	struct ending there = *e;
+
+	if (e->owed && kvpool_ledger_make_room(&session->orphans, 1, 1) == 0)
+		there.owed = false;
+	for (struct kvpool_link *link = session->links; link; link = link->next) {
+		if (!end_in(&link->ledger, &there))
+			continue;
+		if (e->owed && !there.owed)
+			owe_in(&session->orphans, e);
+		return true;
+	}
 	return end_in(&session->orphans, e);
 }
 

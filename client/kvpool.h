@@ -51,8 +51,8 @@ struct kvpool_options {
 				 $XDG_RUNTIME_DIR/kvpool.sock */
 	const char *name;     /* shown by kvpoolctl; NULL: the program's name */
 	uint64_t deadline_ns; /* of a call that gives none; 0: 50 ms */
-	uint64_t spin_ns;     /* how long a call spins before it sleeps; 0: 50 us; UINT64_MAX: never
-				 sleep */
+	uint64_t spin_ns; /* how long a call spins before it sleeps, cut short by itself where that
+			     never helps; 0: 50 us; UINT64_MAX: never sleep */
 	uint32_t ring_entries; /* of a channel; a power of two; 0: 64 */
 	uint32_t flags;        /* enum kvpool_open_flag */
 	uint64_t arena_bytes; /* of a channel: bounds the keys of one call; 0: 2 MiB (32768 keys) */
@@ -87,12 +87,20 @@ int kvpool_attached(struct kvpool *pool);
    -ENOTCONN. */
 int kvpool_token(struct kvpool *pool, uint8_t token[16]);
 
-/* What went wrong last on this channel or handle; never NULL; valid until the next call. */
+/* What went wrong last with attaching; never NULL; valid until the next call. */
 const char *kvpool_error(const struct kvpool *pool);
+
+/* What went wrong last on this channel; never NULL; valid until the next call on it. */
 const char *kvpool_channel_error(const struct kvpool_channel *channel);
 
+/*
+ * One thread's way to the daemon. Succeeds with no daemon there, as kvpool_open() does. -ENOMEM,
+ * -EOWNERDEAD.
+ */
 int kvpool_channel_open(struct kvpool *pool, struct kvpool_channel **out);
-void kvpool_channel_close(struct kvpool_channel *channel); /* takes NULL */
+
+/* What was taken through it stays held until it is given back by another channel. Takes NULL. */
+void kvpool_channel_close(struct kvpool_channel *channel);
 
 /* ---- layouts ---- */
 
@@ -261,13 +269,15 @@ struct kvpool_piece {
 };
 
 /*
- * Gathers the pieces, in order, into one shard of a block that the caller reserved; or scatters a
- * leased block into them. The pieces together are at most the group's slot_bytes. No call to the
- * daemon. -EINVAL, -EACCES (a store by a reader), and as kvpool_pointer().
+ * Gathers the pieces, in order, into one shard of a block that the caller reserved. Together they
+ * are at most the group's slot_bytes. No call to the daemon. -EINVAL, -EACCES (by a reader), and as
+ * kvpool_pointer().
  */
 int kvpool_store(struct kvpool_channel *channel, const struct kvpool_layout *layout, uint32_t group,
 		 const struct kvpool_block *block, uint32_t shard,
 		 const struct kvpool_piece *pieces, uint32_t n);
+
+/* Scatters one shard of a block that the caller leases into the pieces; otherwise the same. */
 int kvpool_load(struct kvpool_channel *channel, const struct kvpool_layout *layout, uint32_t group,
 		const struct kvpool_block *block, uint32_t shard, const struct kvpool_piece *pieces,
 		uint32_t n);

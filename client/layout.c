@@ -43,8 +43,11 @@ static int read_label(const char *label, struct kvpool_failure *failure,
 
 	if (n >= KVPOOL_NAME_BYTES)
 		return bad(failure, "layout: the label is longer than 63 bytes");
+	if (n > 0)
+		memcpy(out, label, n);
 	for (size_t i = 0; i < n; i++)
-		out[i] = label[i] >= ' ' && label[i] <= '~' ? label[i] : '?';
+		if (out[i] < ' ' || out[i] > '~')
+			out[i] = '?';
 	return 0;
 }
 

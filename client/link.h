@@ -37,6 +37,7 @@ struct kvpool_link {
 	uint64_t arena_bytes;
 	uint32_t next_id;
 	uint32_t n_late;
+	uint32_t naps; /* answers in a row that did not come while this side was spinning */
 	struct kvpool_late late[KVPOOL_LINK_LATE_MAX];
 	int daemon_bell; /* owned: eventfd that this side rings */
 	int own_bell;    /* owned: eventfd that the daemon rings */

@@ -17,11 +17,26 @@
 /* Who never sleeps asks the kernel this often whether the daemon is still there. */
 #define ASK_NS UINT64_C(1000000)
 
+/*
+ * Where the daemon has no core to itself it cannot answer while this thread spins on its own: after
+ * so many naps in a row spinning is cut short, and tried in full now and then.
+ */
+#define NAPS_MAX      4u
+#define NAPS_A_TRIAL  64u
+#define SHORT_SPIN_NS UINT64_C(1000)
+
+static uint64_t spin_time(const struct kvpool_link *link, uint64_t spin_ns)
+{
+	if (link->naps < NAPS_MAX || link->naps % NAPS_A_TRIAL == 0 || spin_ns == UINT64_MAX)
+		return KVPOOL_MIN(spin_ns, KVPOOL_DEADLINE_MAX_NS);
+	return KVPOOL_MIN(spin_ns, SHORT_SPIN_NS);
+}
+
 static int lose(struct kvpool_link *link, struct kvpool_failure *failure)
 {
 	kvpool_session_lose(link->session);
 	return kvpool_failure_literal(failure, -EPROTO,
-				      "the daemon answers what nobody asked: attaching again");
+				      "the daemon answers what nobody asked, or is another one");
 }
 
 static int went_away(struct kvpool_link *link, struct kvpool_failure *failure)
@@ -92,7 +107,7 @@ static void remember(struct kvpool_link *link, const struct kvpool_request *requ
 	};
 }
 
-static void ring(const struct kvpool_link *link)
+static void ring_daemon(const struct kvpool_link *link)
 {
 	static const uint64_t one = 1;
 
@@ -132,6 +147,7 @@ static int next_reply(struct kvpool_link *link, uint64_t spin_ns, struct kvpool_
 		      struct kvpool_failure *failure, struct kvpool_reply *reply)
 {
 	uint64_t spin_end = 0, ask = 0;
+	bool napped = false;
 	int r;
 
 	for (;;) {
@@ -141,6 +157,7 @@ static int next_reply(struct kvpool_link *link, uint64_t spin_ns, struct kvpool_
 			if (kvpool_consumer_pop(&link->replies, reply)) {
 				/* From here on there is only this copy. */
 				__asm__ __volatile__("" : "+m"(*reply));
+				link->naps = napped ? link->naps + 1 : 0;
 				return 0;
 			}
 			kvpool_cpu_relax();
@@ -151,7 +168,7 @@ static int next_reply(struct kvpool_link *link, uint64_t spin_ns, struct kvpool_
 			return kvpool_failure_literal(failure, -ETIMEDOUT,
 						      "the daemon did not answer in time");
 		if (spin_end == 0) {
-			spin_end = now + KVPOOL_MIN(spin_ns, KVPOOL_DEADLINE_MAX_NS);
+			spin_end = now + spin_time(link, spin_ns);
 			ask = now + ASK_NS;
 		}
 		if (now < spin_end) {
@@ -163,6 +180,7 @@ static int next_reply(struct kvpool_link *link, uint64_t spin_ns, struct kvpool_
 				return went_away(link, failure);
 			continue;
 		}
+		napped = true;
 		r = doze(link, deadline, now, failure);
 		if (r != 0)
 			return r;
@@ -184,7 +202,7 @@ int kvpool_link_call(struct kvpool_link *link, struct kvpool_request *request, u
 		link->next_id = 1;
 	request->id = link->next_id;
 	kvpool_producer_push(&link->requests, request);
-	ring(link);
+	ring_daemon(link);
 	for (;;) {
 		r = next_reply(link, spin_ns, deadline, failure, &answer);
 		if (r == -ETIMEDOUT)
@@ -196,6 +214,8 @@ int kvpool_link_call(struct kvpool_link *link, struct kvpool_request *request, u
 		if (!settle_late(link, &answer))
 			return lose(link, failure);
 	}
+	if (KVPOOL_UNLIKELY(answer.epoch != link->session->epoch))
+		return lose(link, failure);
 	if (KVPOOL_UNLIKELY(!atomic_load_explicit(&link->session->useful, memory_order_relaxed)))
 		atomic_store_explicit(&link->session->useful, true, memory_order_relaxed);
 	*reply = answer;
@@ -234,6 +254,6 @@ bool kvpool_link_release(struct kvpool_link *link, uint64_t lease, uint32_t keep
 	if (kvpool_producer_room(&link->requests, (link->requests.mask + 1) / 2) != 0)
 		return false;
 	kvpool_producer_push(&link->requests, &request);
-	ring(link);
+	ring_daemon(link);
 	return true;
 }

@@ -49,8 +49,10 @@ static void copy_name(const char *name, char out[KVPOOL_NAME_BYTES])
 {
 	size_t n = strnlen(name, KVPOOL_NAME_BYTES - 1);
 
+	memcpy(out, name, n);
 	for (size_t i = 0; i < n; i++)
-		out[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
+		if (out[i] < ' ' || out[i] > '~')
+			out[i] = '?';
 }
 
 static int make_wish(const struct kvpool_options *o, struct kvpool_wish *wish)

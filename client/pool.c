@@ -218,8 +218,10 @@ int kvpool_pool_lend(struct kvpool *pool, struct kvpool_session *session,
 		kvpool_packet_drop(&grant);
 		if (r == -EPROTO)
 			kvpool_session_lose(session);
-		if (r != 0)
+		if (r != 0) {
+			(void)kvpool_session_put_channel(session, grant.channel.channel);
 			return r;
+		}
 		pthread_mutex_lock(&pool->lock);
 		link->channel = channel;
 		link->next = session->links;

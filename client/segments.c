@@ -11,9 +11,19 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Aligned to this, shared memory on huge pages of its own accord is mapped by huge pages too. */
 #define HUGE_BYTES (UINT64_C(2) << 20)
+
+/* What one bit of `warm` stands for. */
+#define RUN_SHIFT 16u
+#define RUN_BYTES (UINT64_C(1) << RUN_SHIFT)
+
+/* Linux 5.14; an older kernel refuses it, and pages are mapped as they are touched. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -78,6 +88,13 @@ static int map(int fd, uint64_t bytes, uint32_t page_shift, bool read_only, uint
 	return 0;
 }
 
+static _Atomic uint64_t *make_warm(uint64_t bytes, uint32_t page_shift)
+{
+	if ((UINT64_C(1) << page_shift) >= HUGE_BYTES)
+		return NULL;
+	return calloc((bytes >> RUN_SHIFT) / 64 + 1, sizeof(_Atomic uint64_t));
+}
+
 static int leaf_of(struct kvpool_segments *s, uint32_t id, struct kvpool_segment_leaf **out)
 {
 	_Atomic(struct kvpool_segment_leaf *) *at = &s->leaves[id / KVPOOL_SEGMENTS_FANOUT];
@@ -118,8 +135,40 @@ int kvpool_segments_add(struct kvpool_segments *s, uint32_t id, int fd, uint64_t
 		return r;
 	segment = &leaf->segments[id % KVPOOL_SEGMENTS_FANOUT];
 	segment->bytes = bytes;
+	/* Without memory for it, the kernel maps page by page. */
+	segment->warm = make_warm(bytes, page_shift);
 	atomic_store_explicit(&segment->base, base, memory_order_release); /* M1 -> M2 */
 	return 0;
+}
+
+static bool is_warm(const struct kvpool_segment *segment, uint64_t first, uint64_t last)
+{
+	for (uint64_t run = first; run <= last; run++)
+		if (!(atomic_load_explicit(&segment->warm[run / 64], memory_order_relaxed) >>
+			      run % 64 &
+		      1))
+			return false;
+	return true;
+}
+
+void kvpool_segments_warm(const struct kvpool_segments *s, uint32_t id, uint64_t offset,
+			  uint64_t bytes)
+{
+	const struct kvpool_segment *segment = kvpool_segments_at(s, id);
+	uint64_t first = offset >> RUN_SHIFT, last = (offset + bytes - 1) >> RUN_SHIFT;
+	uint64_t page, start;
+	uint8_t *base;
+
+	if (!segment || !segment->warm || bytes < RUN_BYTES || is_warm(segment, first, last))
+		return;
+	base = atomic_load_explicit(&segment->base, memory_order_acquire); /* M2 <- M1 */
+	page = (uint64_t)sysconf(_SC_PAGESIZE);
+	start = offset & ~(page - 1);
+	(void)madvise(base + start, KVPOOL_ROUND_UP(offset + bytes, page) - start,
+		      MADV_POPULATE_WRITE);
+	for (uint64_t run = first; run <= last; run++)
+		atomic_fetch_or_explicit(&segment->warm[run / 64], UINT64_C(1) << run % 64,
+					 memory_order_relaxed);
 }
 
 typedef bool (*segment_fn)(struct kvpool_segment *segment);
@@ -152,6 +201,8 @@ static bool unmap(struct kvpool_segment *segment)
 	uint8_t *base = atomic_exchange_explicit(&segment->base, NULL, memory_order_acq_rel);
 
 	munmap(base, segment->bytes);
+	free(segment->warm);
+	segment->warm = NULL;
 	return false;
 }
 
@@ -167,6 +218,12 @@ void kvpool_segments_unmap(struct kvpool_segments *s)
 
 void kvpool_segments_free(struct kvpool_segments *s)
 {
-	for (uint32_t i = 0; i < KVPOOL_SEGMENTS_FANOUT; i++)
-		free(atomic_exchange_explicit(&s->leaves[i], NULL, memory_order_relaxed));
+	for (uint32_t i = 0; i < KVPOOL_SEGMENTS_FANOUT; i++) {
+		struct kvpool_segment_leaf *leaf =
+			atomic_exchange_explicit(&s->leaves[i], NULL, memory_order_relaxed);
+
+		for (uint32_t k = 0; leaf && k < KVPOOL_SEGMENTS_FANOUT; k++)
+			free(leaf->segments[k].warm);
+		free(leaf);
+	}
 }

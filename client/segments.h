@@ -18,9 +18,13 @@
 #define KVPOOL_SEGMENTS_FANOUT 256u
 
 struct kvpool_segment {
-	/* W: who adds, release M1, after `bytes`. R: any thread, acquire M2. M1 -> M2: `bytes`. */
+	/* W: who adds, release M1, after the rest. R: any thread, acquire M2. M1 -> M2: the rest.
+	 */
 	_Atomic(uint8_t *) base; /* owned mapping; NULL: not mapped */
 	uint64_t bytes;
+	/* A bit for each run of pages that this process has written to. Any thread, relaxed: a bit
+	   that is missed costs a system call. */
+	_Atomic uint64_t *warm; /* owned; NULL: the pages are so large that there is no point */
 };
 
 struct kvpool_segment_leaf {
@@ -32,21 +36,27 @@ struct kvpool_segments {
 	_Atomic(struct kvpool_segment_leaf *) leaves[KVPOOL_SEGMENTS_FANOUT]; /* owned */
 };
 
-/* The segment's start and length; NULL where it is not mapped. */
-static inline uint8_t *kvpool_segments_find(const struct kvpool_segments *s, uint32_t id,
-					    uint64_t *bytes)
+static inline const struct kvpool_segment *kvpool_segments_at(const struct kvpool_segments *s,
+							      uint32_t id)
 {
 	const struct kvpool_segment_leaf *leaf;
-	const struct kvpool_segment *segment;
-	uint8_t *base;
 
 	if (id >= KVPOOL_SEGMENTS_FANOUT * KVPOOL_SEGMENTS_FANOUT)
 		return NULL;
 	/* M4 <- M3 */
 	leaf = atomic_load_explicit(&s->leaves[id / KVPOOL_SEGMENTS_FANOUT], memory_order_acquire);
-	if (!leaf)
+	return leaf ? &leaf->segments[id % KVPOOL_SEGMENTS_FANOUT] : NULL;
+}
+
+/* The segment's start and length; NULL where it is not mapped. */
+static inline uint8_t *kvpool_segments_find(const struct kvpool_segments *s, uint32_t id,
+					    uint64_t *bytes)
+{
+	const struct kvpool_segment *segment = kvpool_segments_at(s, id);
+	uint8_t *base;
+
+	if (!segment)
 		return NULL;
-	segment = &leaf->segments[id % KVPOOL_SEGMENTS_FANOUT];
 	base = atomic_load_explicit(&segment->base, memory_order_acquire); /* M2 <- M1 */
 	if (base)
 		*bytes = segment->bytes;
@@ -60,6 +70,14 @@ static inline uint8_t *kvpool_segments_find(const struct kvpool_segments *s, uin
  */
 int kvpool_segments_add(struct kvpool_segments *s, uint32_t id, int fd, uint64_t bytes,
 			uint32_t page_shift, bool read_only, const char **why);
+
+/*
+ * These bytes are about to be written. The first write to each page of shared memory is a fault of
+ * its own; having the kernel map them at once makes a first store twice as fast (measured: 1.4
+ * against 0.65 GB/s on a busy machine; reading gains nothing).
+ */
+void kvpool_segments_warm(const struct kvpool_segments *s, uint32_t id, uint64_t offset,
+			  uint64_t bytes);
 
 bool kvpool_segments_any(const struct kvpool_segments *s);
 

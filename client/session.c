@@ -114,6 +114,21 @@ static int drain(struct kvpool_session *s, struct kvpool_deadline *deadline,
 	return 0;
 }
 
+/* After UNKNOWN, LIMIT and RESOURCES the socket stays. */
+static int refusal_error(uint32_t reason)
+{
+	switch (reason) {
+	case KVPOOL_REFUSAL_UNKNOWN:
+		return -ESTALE;
+	case KVPOOL_REFUSAL_LIMIT:
+		return -EDQUOT;
+	case KVPOOL_REFUSAL_RESOURCES:
+		return -ENOMEM;
+	default:
+		return -ENOTCONN;
+	}
+}
+
 /* Question and answer; the gate is held. */
 static int ask(struct kvpool_session *s, const void *question, uint32_t bytes, uint32_t type,
 	       struct kvpool_deadline *deadline, struct kvpool_failure *failure,
@@ -141,9 +156,7 @@ static int ask(struct kvpool_session *s, const void *question, uint32_t bytes, u
 	kvpool_packet_drop(&answer);
 	if (answer.head.type != KVPOOL_MESSAGE_REFUSED)
 		return gone(s, failure, -EPROTO);
-	r = answer.refused.reason == KVPOOL_REFUSAL_UNKNOWN ? -ESTALE
-	    : answer.refused.reason == KVPOOL_REFUSAL_LIMIT ? -EDQUOT
-							    : -ENOTCONN;
+	r = refusal_error(answer.refused.reason);
 	return kvpool_failure_set(failure, r, "the daemon refuses: %s",
 				  kvpool_packet_refusal(&answer));
 }
@@ -193,7 +206,7 @@ static int map_segment(struct kvpool_session *s, uint32_t segment, struct kvpool
 		.head = {KVPOOL_MESSAGE_SEGMENT_GET, sizeof(get)},
 		.segment = segment,
 	};
-	struct kvpool_packet grant;
+	struct kvpool_packet grant = {.fds = {-1, -1, -1}};
 	const char *why;
 	int r = ask(s, &get, sizeof(get), KVPOOL_MESSAGE_SEGMENT, deadline, failure, &grant);
 

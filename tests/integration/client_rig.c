@@ -94,8 +94,9 @@ uint32_t kvpool_rig_put(struct kvpool_rig *rig, uint64_t chain, uint32_t from, u
 
 	ck_assert_uint_le(n, KVPOOL_RIG_KEYS);
 	kvpool_rig_keys(chain, from - parent, n + parent, keys);
-	granted = kvpool_reserve(rig->channel, rig->layout, 0, parent ? keys : NULL,
-				 keys + parent * KVPOOL_KEY_SIZE, n, KVPOOL_RIG_LONG, blocks);
+	granted =
+		kvpool_reserve(rig->channel, rig->layout, 0, parent ? keys : NULL,
+			       keys + (size_t)parent * KVPOOL_KEY_SIZE, n, KVPOOL_RIG_LONG, blocks);
 	ck_assert_msg(granted >= 0, "reserve: %s", kvpool_channel_error(rig->channel));
 	for (uint32_t i = 0; i < n; i++) {
 		if (blocks[i].block == 0)

@@ -486,8 +486,8 @@ START_TEST(should_match_windows_and_states)
 		ck_assert_int_eq(kvpool_commit(rig.channel, blocks, 4, 0, 0), 4);
 	}
 	ck_assert_int_eq(kvpool_match(rig.channel, layout, keys, 4, 0, 0, 0, blocks, 12, &m), 0);
-	ck_assert_int_eq(kvpool_reserve(rig.channel, layout, 2, NULL, keys + 2 * KVPOOL_KEY_SIZE, 1,
-					0, blocks),
+	ck_assert_int_eq(kvpool_reserve(rig.channel, layout, 2, NULL, &keys[2ul * KVPOOL_KEY_SIZE],
+					1, 0, blocks),
 			 1);
 	ck_assert_int_eq(kvpool_commit(rig.channel, blocks, 1, 0, 0), 1);
 	ck_assert_int_eq(kvpool_match(rig.channel, layout, keys, 4, 0, 0, 0, blocks, 12, &m), 3);

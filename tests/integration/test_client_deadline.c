@@ -104,6 +104,53 @@ START_TEST(should_never_wait_in_a_release)
 	for (uint32_t i = 0; i < 2 * N / 32; i++)
 		kvpool_rig_until_attached(&rig);
 	expect_nothing_held();
+	/* They were given back one by one, not by the end of the client. */
+	kvpool_rig_until_number(daemon_, "service.attached_ever", 1);
+}
+END_TEST
+
+/* The caller gave them up for good: nobody asks again. */
+START_TEST(should_tell_later_of_an_abort_that_could_not_be_sent)
+{
+	uint8_t keys[4 * KVPOOL_KEY_SIZE];
+	struct kvpool_block blocks[4];
+	struct kvpool_match match;
+
+	kvpool_rig_keys(4, 0, 4, keys);
+	ck_assert_int_eq(
+		kvpool_reserve(rig.channel, rig.layout, 0, NULL, keys, 4, KVPOOL_RIG_LONG, blocks),
+		4);
+	kvpool_harness_pause(daemon_);
+	/* This one has the arena, so the abort cannot even be sent. */
+	ck_assert_int_eq(
+		kvpool_match(rig.channel, rig.layout, keys, 4, 0, 0, SHORT_NS, NULL, 0, &match),
+		-ETIMEDOUT);
+	ck_assert_int_eq(kvpool_abort(rig.channel, blocks, 4, SHORT_NS), -ETIMEDOUT);
+	kvpool_harness_resume(daemon_);
+	expect_nothing_held();
+}
+END_TEST
+
+START_TEST(should_release_for_a_channel_that_stays_idle)
+{
+	struct kvpool_channel *other;
+	uint8_t key[KVPOOL_KEY_SIZE];
+	struct kvpool_block block;
+	struct kvpool_match match;
+
+	ck_assert_uint_eq(kvpool_rig_put(&rig, 5, 0, 1), 1);
+	kvpool_rig_keys(5, 0, 1, key);
+	ck_assert_int_eq(kvpool_match(rig.channel, rig.layout, key, 1, 0, 0, KVPOOL_RIG_LONG,
+				      &block, 1, &match),
+			 1);
+	kvpool_harness_pause(daemon_);
+	/* It has no way to the daemon yet, so the release is owed. */
+	ck_assert_int_eq(kvpool_channel_open(rig.pool, &other), 0);
+	kvpool_release(other, &match, 0);
+	kvpool_harness_resume(daemon_);
+	ck_assert_int_eq(kvpool_wait(other, rig.layout, 0, key, KVPOOL_RIG_LONG), 0);
+	kvpool_rig_until_number(daemon_, "accounting.leases", 0);
+	kvpool_channel_close(other);
 }
 END_TEST
 
@@ -145,24 +192,20 @@ START_TEST(should_close_though_the_daemon_is_stopped)
 }
 END_TEST
 
-static bool misses_for_want_of_a_daemon(void *cookie)
-{
-	struct kvpool_rig *other = cookie;
-	uint8_t key[KVPOOL_KEY_SIZE] = {0};
-
-	return kvpool_wait(other->channel, other->layout, 0, key, SHORT_NS) == -ENOTCONN;
-}
-
 START_TEST(should_not_wait_for_an_attach_again_and_again)
 {
+	const uint64_t beyond_the_tests_patience = UINT64_C(1000000000000);
+	uint8_t key[KVPOOL_KEY_SIZE] = {0};
 	struct kvpool_rig other;
 
 	kvpool_harness_pause(daemon_);
 	kvpool_rig_open(kvpool_harness_socket(daemon_),
 			(struct kvpool_options){.deadline_ns = SHORT_NS}, &other);
 	ck_assert_int_eq(kvpool_attached(other.pool), 0);
-	for (uint32_t i = 0; i < 10000; i++)
-		ck_assert(misses_for_want_of_a_daemon(&other));
+	for (uint32_t i = 0; i < 1000; i++)
+		ck_assert_int_eq(
+			kvpool_wait(other.channel, other.layout, 0, key, beyond_the_tests_patience),
+			-ENOTCONN);
 	kvpool_harness_resume(daemon_);
 	kvpool_rig_until_attached(&other);
 	kvpool_rig_close(&other);
@@ -180,6 +223,8 @@ static Suite *suite(void)
 			    KVPOOL_CALL_KINDS);
 	tcase_add_test(t, should_end_every_call_though_none_before_it_was_answered);
 	tcase_add_test(t, should_never_wait_in_a_release);
+	tcase_add_test(t, should_tell_later_of_an_abort_that_could_not_be_sent);
+	tcase_add_test(t, should_release_for_a_channel_that_stays_idle);
 	tcase_add_test(t, should_be_able_to_wait_after_a_wait_that_was_given_up);
 	tcase_add_test(t, should_close_though_the_daemon_is_stopped);
 	tcase_add_test(t, should_not_wait_for_an_attach_again_and_again);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -114,6 +115,34 @@ START_TEST(should_tell_a_child_that_the_handle_is_not_its_own)
 }
 END_TEST
 
+/* How many memfds this process maps. */
+static int count_memfds(void)
+{
+	char line[512];
+	int n = 0;
+	FILE *f = fopen("/proc/self/maps", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		n += strstr(line, "/memfd:") != NULL;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+START_TEST(should_not_let_a_child_inherit_the_memory)
+{
+	pid_t child;
+
+	ck_assert_uint_eq(kvpool_rig_put(&rig, 4, 0, 1), 1);
+	/* A channel and a segment. */
+	ck_assert_int_ge(count_memfds(), 2);
+	child = fork();
+	if (child == 0)
+		_exit(count_memfds());
+	ck_assert_int_eq(wait_for(child), 0);
+}
+END_TEST
+
 START_TEST(should_let_a_child_open_a_handle_of_its_own)
 {
 	pid_t child;
@@ -209,6 +238,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, should_tell_a_child_that_the_handle_is_not_its_own);
+	tcase_add_test(t, should_not_let_a_child_inherit_the_memory);
 	tcase_add_test(t, should_let_a_child_open_a_handle_of_its_own);
 	tcase_add_test(t, should_survive_a_fork_in_the_middle_of_another_threads_call);
 	tcase_add_test(t, should_end_with_the_parent_though_a_child_lives_on);

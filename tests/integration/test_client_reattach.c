@@ -176,6 +176,21 @@ START_TEST(should_unmap_an_old_life_at_once_where_nothing_is_held)
 }
 END_TEST
 
+START_TEST(should_unmap_what_was_given_back_through_another_channel)
+{
+	struct kvpool_channel *taker = rig.channel;
+	struct relics old;
+
+	take_relics(&old);
+	ck_assert_int_eq(kvpool_channel_open(rig.pool, &rig.channel), 0);
+	kvpool_release(rig.channel, &old.match, 0);
+	ck_assert_int_eq(kvpool_abort(rig.channel, &old.reserved, 1, 0), 1);
+	kvpool_channel_close(taker);
+	replace_daemon();
+	ck_assert(!is_mapped(old.address));
+}
+END_TEST
+
 START_TEST(should_keep_what_has_an_address_out_in_an_engine_of_several_processes)
 {
 	struct relics old;
@@ -293,6 +308,7 @@ static Suite *suite(void)
 			    KVPOOL_CALL_KINDS);
 	tcase_add_test(t, should_keep_old_blocks_readable_until_they_are_given_back);
 	tcase_add_test(t, should_unmap_an_old_life_at_once_where_nothing_is_held);
+	tcase_add_test(t, should_unmap_what_was_given_back_through_another_channel);
 	tcase_add_test(t, should_keep_what_has_an_address_out_in_an_engine_of_several_processes);
 	tcase_add_test(t, should_not_commit_an_old_block_into_a_new_life);
 	tcase_add_test(t, should_register_layouts_again);

@@ -67,7 +67,7 @@ static void want(struct kvpool_rig *rig, uint64_t chain)
 
 	kvpool_rig_keys(chain, 0, BLOCKS, keys);
 	for (uint32_t i = 0; i < BLOCKS;) {
-		const uint8_t *key = keys + i * KVPOOL_KEY_SIZE;
+		const uint8_t *key = keys + (size_t)i * KVPOOL_KEY_SIZE;
 		const uint8_t *parent = i > 0 ? key - KVPOOL_KEY_SIZE : NULL;
 		struct kvpool_block block;
 		int64_t granted = kvpool_reserve(rig->channel, rig->layout, 0, parent, key, 1,

@@ -60,8 +60,9 @@ static void one_request(struct kvpool_channel *channel, uint64_t chain)
 	}
 	hit = match.blocks;
 	if (hit < 8 &&
-	    kvpool_reserve(channel, layout, 0, hit ? keys + (hit - 1) * KVPOOL_KEY_SIZE : NULL,
-			   keys + hit * KVPOOL_KEY_SIZE, 8 - hit, 0, blocks) > 0) {
+	    kvpool_reserve(channel, layout, 0,
+			   hit ? keys + (size_t)(hit - 1) * KVPOOL_KEY_SIZE : NULL,
+			   keys + (size_t)hit * KVPOOL_KEY_SIZE, 8 - hit, 0, blocks) > 0) {
 		bool whole = true;
 
 		for (uint32_t i = 0; i < 8 - hit; i++) {

@@ -155,7 +155,7 @@ static void answer_well(const struct kvpool_request *q, uint8_t *arena, struct k
 	case KVPOOL_OP_LAYOUT:
 		memcpy(&layout, arena + q->keys, sizeof(layout));
 		for (uint32_t g = 0; g < layout.n_groups && g < KVPOOL_GROUPS_MAX; g++)
-			memcpy(arena + q->result + 8 * g,
+			memcpy(arena + q->result + 8 * (size_t)g,
 			       &(uint64_t){KVPOOL_ROUND_UP(layout.groups[g].slot_bytes, 256)}, 8);
 		break;
 	case KVPOOL_OP_MATCH:

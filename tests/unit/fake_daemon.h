@@ -37,7 +37,7 @@ struct kvpool_fake {
 	bool no_welcome;                     /* CHANNEL comes at once */
 	enum kvpool_fake_memory channel, segment;
 	/* Changes a good answer; `arena` is the channel's. NULL: answers are good. */
-	void (*reply)(const struct kvpool_request *request, uint8_t *arena,
+	void (*reply)(const struct kvpool_request *request, void *arena,
 		      struct kvpool_reply *reply);
 
 	/* The daemon's own. */

@@ -70,16 +70,16 @@ START_TEST(should_stream_every_length_at_every_alignment)
 END_TEST
 
 /* n pieces whose lengths vary around `mean`, at addresses with gaps between them. */
-static uint32_t make_pieces(uint8_t *base, uint32_t n, size_t mean, struct kvpool_piece *pieces,
+static uint32_t make_pieces(void *base, uint32_t n, size_t mean, struct kvpool_piece *pieces,
 			    uint64_t *total)
 {
 	size_t at = 3;
 
 	*total = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		size_t bytes = mean ? mean - (i * 7) % mean : 0;
+		size_t bytes = mean ? mean - (size_t)i * 7 % mean : 0;
 
-		pieces[i] = (struct kvpool_piece){base + at, bytes};
+		pieces[i] = (struct kvpool_piece){(uint8_t *)base + at, bytes};
 		at += bytes + i % 5;
 		*total += bytes;
 	}

@@ -213,74 +213,74 @@ END_TEST
 
 /* ---- answers that cannot be ---- */
 
-static void unknown_id(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void unknown_id(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	(void)arena;
 	if (q->op == KVPOOL_OP_MATCH)
 		a->id += 1000;
 }
 
-static void more_than_asked(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void more_than_asked(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	(void)arena;
 	if (q->op == KVPOOL_OP_MATCH)
 		a->blocks = q->n + 1;
 }
 
-static void more_than_room(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void more_than_room(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	(void)arena;
 	if (q->op == KVPOOL_OP_MATCH)
 		a->reported = 4000000;
 }
 
-static void range_beyond(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void range_beyond(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	const struct kvpool_wire_range range = {.first = UINT32_MAX, .count = 1};
 
 	(void)a;
 	if (q->op == KVPOOL_OP_MATCH)
-		memcpy(arena + q->result, &range, sizeof(range));
+		memcpy((uint8_t *)arena + q->result, &range, sizeof(range));
 }
 
-static void range_too_short(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void range_too_short(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	const struct kvpool_wire_range range = {0};
 
 	(void)a;
 	if (q->op == KVPOOL_OP_MATCH)
-		memcpy(arena + q->result, &range, sizeof(range));
+		memcpy((uint8_t *)arena + q->result, &range, sizeof(range));
 }
 
-static void pending_beyond(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void pending_beyond(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	(void)arena;
 	if (q->op == KVPOOL_OP_MATCH)
 		a->pending = UINT32_MAX;
 }
 
-static void status_unheard(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void status_unheard(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	(void)arena;
 	if (q->op == KVPOOL_OP_MATCH)
 		a->status = 999;
 }
 
-static void shards_overlap(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void shards_overlap(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	(void)a;
 	if (q->op == KVPOOL_OP_LAYOUT)
-		memcpy(arena + q->result, &(uint64_t){16}, 8);
+		memcpy((uint8_t *)arena + q->result, &(uint64_t){16}, 8);
 }
 
-static void stride_huge(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void stride_huge(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	(void)a;
 	if (q->op == KVPOOL_OP_LAYOUT)
-		memcpy(arena + q->result, &(uint64_t){UINT64_MAX}, 8);
+		memcpy((uint8_t *)arena + q->result, &(uint64_t){UINT64_MAX}, 8);
 }
 
-static void layout_beyond(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void layout_beyond(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	(void)arena;
 	if (q->op == KVPOOL_OP_LAYOUT)
@@ -289,7 +289,7 @@ static void layout_beyond(const struct kvpool_request *q, uint8_t *arena, struct
 
 START_TEST(should_believe_no_answer_that_cannot_be)
 {
-	static void (*const lies[])(const struct kvpool_request *, uint8_t *,
+	static void (*const lies[])(const struct kvpool_request *, void *,
 				    struct kvpool_reply *) = {
 		unknown_id,     more_than_asked, more_than_room, range_beyond, range_too_short,
 		pending_beyond, status_unheard,  shards_overlap, stride_huge,  layout_beyond,
@@ -308,7 +308,7 @@ START_TEST(should_believe_no_answer_that_cannot_be)
 }
 END_TEST
 
-static void too_many_done(const struct kvpool_request *q, uint8_t *arena, struct kvpool_reply *a)
+static void too_many_done(const struct kvpool_request *q, void *arena, struct kvpool_reply *a)
 {
 	(void)arena;
 	if (q->op == KVPOOL_OP_COMMIT || q->op == KVPOOL_OP_ABORT)

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N 5u
+#define N      5u
+#define TOKENS (sizeof(tokens) / sizeof(tokens[0]))
 
 /* Computed from PROTOCOL.md with another implementation of SHA-256. */
 #define FINGERPRINT "e01b3ce560a0d8c4f779d95396375607b42cffc66559dba550db5a6026fcf2c7"
@@ -52,7 +53,7 @@ static void setup(void)
 
 	ck_assert_int_eq(kvpool_open(&o, &pool), 0);
 	layout = make("model");
-	for (uint32_t i = 0; i < 16 * N; i++)
+	for (uint32_t i = 0; i < TOKENS; i++)
 		tokens[i] = i * 7919u + (i << 20);
 }
 
@@ -65,8 +66,8 @@ static const char *hex(const uint8_t *key)
 {
 	static char text[65];
 
-	for (uint32_t i = 0; i < 32; i++)
-		snprintf(text + 2 * i, 3, "%02x", key[i]);
+	for (size_t i = 0; i < 32; i++)
+		snprintf(&text[2 * i], 3, "%02x", key[i]);
 	return text;
 }
 
@@ -75,7 +76,7 @@ START_TEST(should_give_the_known_keys)
 	uint8_t keys[N][KVPOOL_KEY_SIZE];
 
 	ck_assert_str_eq(hex(kvpool_layout_fingerprint(layout)), FINGERPRINT);
-	ck_assert_int_eq(kvpool_keys(layout, NULL, 0, NULL, tokens, 16 * N, keys[0]), N);
+	ck_assert_int_eq(kvpool_keys(layout, NULL, 0, NULL, tokens, TOKENS, keys[0]), N);
 	ck_assert_str_eq(hex(keys[0]), KEY_0);
 	ck_assert_str_eq(hex(keys[N - 1]), KEY_4);
 	ck_assert_int_eq(kvpool_keys(layout, "salt", 4, NULL, tokens, 16, keys[0]), 1);
@@ -87,10 +88,10 @@ START_TEST(should_go_on_after_a_parent)
 {
 	uint8_t whole[N][KVPOOL_KEY_SIZE], rest[N][KVPOOL_KEY_SIZE];
 
-	ck_assert_int_eq(kvpool_keys(layout, NULL, 0, NULL, tokens, 16 * N, whole[0]), N);
-	ck_assert_int_eq(kvpool_keys(layout, NULL, 0, whole[1], tokens + 32, 16 * (N - 2), rest[0]),
+	ck_assert_int_eq(kvpool_keys(layout, NULL, 0, NULL, tokens, TOKENS, whole[0]), N);
+	ck_assert_int_eq(kvpool_keys(layout, NULL, 0, whole[1], tokens + 32, TOKENS - 32, rest[0]),
 			 N - 2);
-	ck_assert_mem_eq(rest, whole[2], (N - 2) * KVPOOL_KEY_SIZE);
+	ck_assert_mem_eq(rest, whole[2], sizeof(rest) - sizeof(rest[0]) * 2);
 }
 END_TEST
 
@@ -98,9 +99,9 @@ START_TEST(should_change_every_key_after_a_changed_token)
 {
 	uint8_t before[N][KVPOOL_KEY_SIZE], after[N][KVPOOL_KEY_SIZE];
 
-	ck_assert_int_eq(kvpool_keys(layout, NULL, 0, NULL, tokens, 16 * N, before[0]), N);
-	tokens[2 * 16] ^= 1;
-	ck_assert_int_eq(kvpool_keys(layout, NULL, 0, NULL, tokens, 16 * N, after[0]), N);
+	ck_assert_int_eq(kvpool_keys(layout, NULL, 0, NULL, tokens, TOKENS, before[0]), N);
+	tokens[32] ^= 1;
+	ck_assert_int_eq(kvpool_keys(layout, NULL, 0, NULL, tokens, TOKENS, after[0]), N);
 	for (uint32_t i = 0; i < N; i++)
 		ck_assert_int_eq(memcmp(before[i], after[i], KVPOOL_KEY_SIZE) == 0, i < 2);
 }
