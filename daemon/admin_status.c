@@ -52,15 +52,16 @@ static json_t *pool(const struct kvpool_server *s)
 	struct kvpool_pool_status status;
 
 	kvpool_pool_status(s->pool, &status);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o}", "bytes",
-			 (json_int_t)status.bytes, "ready_bytes", (json_int_t)status.ready,
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:s}",
+			 "bytes", (json_int_t)status.bytes, "ready_bytes", (json_int_t)status.ready,
 			 "lent_bytes", (json_int_t)status.lent, "segment_bytes",
 			 (json_int_t)s->config.pool.segment_bytes, "extent_bytes",
 			 (json_int_t)s->config.extent_bytes, "nodes", (json_int_t)status.nodes,
 			 "growing", (int)status.growing, "error", text_or_null(status.error_text),
 			 "mbind_error", errno_or_null(status.mbind_error), "pages", pages(&status),
 			 "first_ms", ms_or_null(status.first_ns), "full_ms",
-			 ms_or_null(status.full_ns));
+			 ms_or_null(status.full_ns), "catalog",
+			 s->config.shared_catalog ? "shared" : "private");
 }
 
 static json_t *requests(const struct kvpool_server *s)

@@ -149,6 +149,7 @@ static int make_server(struct daemon *d)
 			},
 		.extent_bytes = d->sizing.extent_bytes,
 		.blocks_max = (uint32_t)o->max_blocks,
+		.shared_catalog = d->host.thp,
 		.idle_limit = (uint32_t)o->idle_limit,
 		.clients_max = (uint32_t)o->max_clients,
 		.leases_max = (uint32_t)o->max_leases,

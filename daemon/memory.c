@@ -51,6 +51,25 @@ error:
 	return r;
 }
 
+int kvpool_memory_new_private(uint64_t bytes, struct kvpool_memory *out)
+{
+	void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int r;
+
+	if (address == MAP_FAILED)
+		return -errno;
+	/* A child of the daemon would get a copy; it has none. */
+	if (madvise(address, bytes, MADV_DONTDUMP) < 0 ||
+	    madvise(address, bytes, MADV_DONTFORK) < 0) {
+		r = -errno;
+		(void)munmap(address, bytes);
+		return r;
+	}
+	*out = (struct kvpool_memory){.fd = -1, .address = address, .bytes = bytes};
+	return 0;
+}
+
 void kvpool_memory_close_fd(struct kvpool_memory *memory)
 {
 	if (memory->fd >= 0)

@@ -11,13 +11,16 @@
 #include <stdint.h>
 
 struct kvpool_memory {
-	int fd;        /* owned; -1: closed, the mapping stands alone */
+	int fd;        /* owned; -1: closed, or private: the mapping stands alone */
 	void *address; /* owned mapping of `bytes` */
 	uint64_t bytes;
 };
 
 /* Zeroed; pages come as they are touched. Negative errno. */
 int kvpool_memory_new(uint64_t bytes, struct kvpool_memory *out);
+
+/* The same without a descriptor: it can have huge pages where shared memory cannot. */
+int kvpool_memory_new_private(uint64_t bytes, struct kvpool_memory *out);
 
 /* Once the descriptor has been sent and is not needed any more. */
 void kvpool_memory_close_fd(struct kvpool_memory *memory);
