@@ -101,7 +101,7 @@ static int add_tokens(EVP_MD_CTX *md, const uint32_t *tokens, uint32_t n)
 	for (uint32_t i = 0; r == 0 && i < n;) {
 		uint32_t some = KVPOOL_MIN(n - i, TOKENS_AT_ONCE);
 
-		for (uint32_t k = 0; k < some; k++) {
+		for (size_t k = 0; k < some; k++) {
 			uint32_t t = tokens[i + k];
 
 			le[4 * k] = (uint8_t)t;

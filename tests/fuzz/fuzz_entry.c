@@ -11,7 +11,6 @@
 #include "tests/fuzz/host.h"
 #include "tests/fuzz/input.h"
 
-
 #define LAYOUTS      4u
 #define KEYS         32u /* different keys that an input can name */
 #define HANDLES      32u

@@ -62,8 +62,13 @@ static struct kvpool_server *host_new(void)
 	FUZZ_EXPECT(kvpool_server_new(&config, &server) == 0);
 	do {
 		struct pollfd p = {.fd = kvpool_pool_fd(server->pool), .events = POLLIN};
+		int r;
 
-		FUZZ_EXPECT(poll(&p, 1, 10000) == 1);
+		/* libFuzzer's own timer may interrupt it. */
+		do
+			r = poll(&p, 1, 10000);
+		while (r < 0 && errno == EINTR);
+		FUZZ_EXPECT(r == 1);
 		kvpool_domain_pool_progress(server);
 		kvpool_pool_status(server->pool, &status);
 		FUZZ_EXPECT(status.error == 0);

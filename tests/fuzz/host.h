@@ -22,7 +22,7 @@
 			fuzz_host_abort(__FILE__, __LINE__, #condition); \
 	} while (0)
 
-_Noreturn void fuzz_host_abort(const char *file, int line, const char *condition);
+void fuzz_host_abort(const char *file, int line, const char *condition) __attribute__((noreturn));
 
 /*
  * A server with a small pool, wholly populated, and one client that keeps its domain. The same one

@@ -159,7 +159,8 @@ struct world {
 };
 
 /* Prints the seed, the step, the last operations and the message, and ends the process. */
-_Noreturn void world_fail(const struct world *w, const char *format, ...) KVPOOL_PRINTF(2, 3);
+void world_fail(const struct world *w, const char *format, ...) KVPOOL_PRINTF(2, 3)
+	__attribute__((noreturn));
 
 #define WORLD_CHECK(w, condition, ...)                              \
 	do {                                                        \

@@ -4,6 +4,8 @@
  * is posted before the next call, which follows at once, so that the daemon does that work inside
  * the loop too. `paced_p50_ns` leaves 5 us between RELEASE and the next call, as an engine that
  * does something with its blocks would: the difference is the daemon's work after the reply.
+ * `warm_p50_ns` asks for the same few chains only, `memory_ns` says what one load costs in a table
+ * as large as the daemon's: together they part the time of the code from that of the memory.
  *
  * Keys are made in private memory before the clock starts, as an engine has them. A hit is a whole
  * random chain of the resident set; a miss is a chain of which nothing is there. Ping-pong and all
@@ -13,6 +15,7 @@
 
 #include "shm/atomic.h"
 #include "tools/bench/keys.h"
+#include "tools/bench/latency.h"
 #include "tools/bench/pingpong.h"
 #include "tools/bench/report.h"
 #include "tools/bench/resident.h"
@@ -31,6 +34,9 @@
 #define KEYS_A_ROUND UINT64_C(2000000)
 #define KEYS_A_BATCH KVPOOL_RESIDENT_KEYS_MAX
 #define PACE_NS      5000u
+#define WARM_CHAINS  64u
+#define WARM_KEYS    64u /* in a chain at most: longer ones do not stay in a cache */
+#define MEMORY_MIN   (UINT64_C(1) << 20)
 #define SEED         UINT64_C(20260101)
 
 #define GOAL_PINGPONG_RATIO 2.0
@@ -42,6 +48,7 @@ enum pass {
 	PASS_WARM_UP,
 	PASS_COUNT,
 	PASS_PACED,
+	PASS_WARM, /* hits on the first WARM_CHAINS chains */
 };
 
 /* One row of the result: lookups of one length, all hits or all misses. */
@@ -52,6 +59,7 @@ struct figure {
 	uint32_t samples_a_round;
 	struct kvpool_samples match; /* call to answer, ticks */
 	struct kvpool_samples paced; /* the same, of calls that do not follow at once */
+	struct kvpool_samples warm;  /* the same, of the same few chains */
 	uint64_t cycle_ticks;        /* sum of call to next call */
 	uint64_t cycles;
 };
@@ -76,6 +84,7 @@ static const struct kvpool_column columns[] = {
 	{"p50", "p50_ns", KVPOOL_COLUMN_NS},
 	{"p99", "p99_ns", KVPOOL_COLUMN_NS},
 	{"paced p50", "paced_p50_ns", KVPOOL_COLUMN_NS},
+	{"warm p50", "warm_p50_ns", KVPOOL_COLUMN_NS},
 	{"cycle", "cycle_ns", KVPOOL_COLUMN_NS},
 	{"keys/s", "keys_per_second", KVPOOL_COLUMN_COUNT},
 	{"of pingpong", "pingpong_ratio", KVPOOL_COLUMN_NUMBER},
@@ -129,6 +138,8 @@ static int run_batch(struct bench *bench, struct figure *figure, uint32_t n, enu
 			return r;
 		if (pass == PASS_COUNT)
 			kvpool_samples_add(&figure->match, took);
+		if (pass == PASS_WARM)
+			kvpool_samples_add(&figure->warm, took);
 		if (pass == PASS_PACED) {
 			kvpool_samples_add(&figure->paced, took);
 			pause_for(ticks, PACE_NS);
@@ -141,6 +152,20 @@ static int run_batch(struct bench *bench, struct figure *figure, uint32_t n, enu
 	return 0;
 }
 
+static void pick(struct bench *bench, const struct figure *figure, enum pass pass, uint8_t *keys)
+{
+	uint64_t chains = bench->resident.classes[figure->class].chains;
+
+	if (!figure->hit)
+		kvpool_resident_pick_missing(figure->keys, &bench->random, keys);
+	else if (pass == PASS_WARM)
+		kvpool_resident_keys(
+			&bench->resident, figure->class,
+			kvpool_random_below(&bench->random, KVPOOL_MIN(chains, WARM_CHAINS)), keys);
+	else
+		kvpool_resident_pick(&bench->resident, figure->class, &bench->random, keys);
+}
+
 static int run_figure(struct bench *bench, struct figure *figure, uint32_t samples, enum pass pass)
 {
 	uint32_t batch = KVPOOL_MIN(KEYS_A_BATCH / figure->keys, 1024u);
@@ -149,22 +174,21 @@ static int run_figure(struct bench *bench, struct figure *figure, uint32_t sampl
 	for (uint32_t done = 0; r == 0 && done < samples;) {
 		uint32_t n = KVPOOL_MIN(batch, samples - done);
 
-		for (uint32_t i = 0; i < n; i++) {
-			uint8_t *keys = bench->keys + (size_t)i * figure->keys * KVPOOL_KEY_BYTES;
-
-			if (figure->hit)
-				kvpool_resident_pick(&bench->resident, figure->class,
-						     &bench->random, keys);
-			else
-				kvpool_resident_pick_missing(figure->keys, &bench->random, keys);
-		}
+		for (uint32_t i = 0; i < n; i++)
+			pick(bench, figure, pass,
+			     bench->keys + (size_t)i * figure->keys * KVPOOL_KEY_BYTES);
 		r = run_batch(bench, figure, n, pass);
 		done += n;
 	}
 	return r;
 }
 
-/* A tenth to warm up, all back to back, a tenth with pauses. */
+static bool has_warm(const struct figure *figure)
+{
+	return figure->hit && figure->keys <= WARM_KEYS;
+}
+
+/* A tenth to warm up, all back to back, a tenth with pauses, a tenth on few chains. */
 static int run_passes(struct bench *bench, struct figure *figure)
 {
 	uint32_t tenth = figure->samples_a_round / 10 + 1;
@@ -174,6 +198,8 @@ static int run_passes(struct bench *bench, struct figure *figure)
 		r = run_figure(bench, figure, figure->samples_a_round, PASS_COUNT);
 	if (r == 0)
 		r = run_figure(bench, figure, tenth, PASS_PACED);
+	if (r == 0 && has_warm(figure))
+		r = run_figure(bench, figure, tenth, PASS_WARM);
 	return r;
 }
 
@@ -197,31 +223,40 @@ static int run_rounds(struct bench *bench)
 	return r;
 }
 
-static int plan_figures(const struct kvpool_bench_options *options, struct bench *bench)
+static int make_figure(const struct kvpool_bench_options *options, struct bench *bench, uint32_t c,
+		       bool hit)
 {
 	uint64_t samples = options->samples ? options->samples : SAMPLES;
+	struct figure *figure = &bench->figures[bench->n_figures++];
+	size_t tenths;
 	int r;
 
-	bench->rounds = options->rounds ? options->rounds : ROUNDS;
-	for (uint32_t c = 0; c < bench->resident.n_classes; c++) {
-		for (int miss = 0; miss < 2; miss++) {
-			struct figure *figure = &bench->figures[bench->n_figures++];
+	figure->class = c;
+	figure->keys = bench->resident.classes[c].keys;
+	figure->hit = hit;
+	figure->samples_a_round =
+		(uint32_t)KVPOOL_MAX(KVPOOL_MIN(samples, KEYS_A_ROUND / figure->keys), UINT64_C(1));
+	tenths = (size_t)(figure->samples_a_round / 10 + 1) * bench->rounds;
+	r = kvpool_samples_init(&figure->match, (size_t)figure->samples_a_round * bench->rounds);
+	if (r == 0)
+		r = kvpool_samples_init(&figure->paced, tenths);
+	if (r == 0 && has_warm(figure))
+		r = kvpool_samples_init(&figure->warm, tenths);
+	return r;
+}
 
-			figure->class = c;
-			figure->keys = bench->resident.classes[c].keys;
-			figure->hit = !miss;
-			figure->samples_a_round = (uint32_t)KVPOOL_MAX(
-				KVPOOL_MIN(samples, KEYS_A_ROUND / figure->keys), UINT64_C(1));
-			r = kvpool_samples_init(&figure->match,
-						(size_t)figure->samples_a_round * bench->rounds);
-			if (r == 0)
-				r = kvpool_samples_init(&figure->paced,
-							(size_t)(figure->samples_a_round / 10 + 1) *
-								bench->rounds);
-			if (r < 0)
-				return r;
-		}
+static int plan_figures(const struct kvpool_bench_options *options, struct bench *bench)
+{
+	int r = 0;
+
+	bench->rounds = options->rounds ? options->rounds : ROUNDS;
+	for (uint32_t c = 0; r == 0 && c < bench->resident.n_classes; c++) {
+		r = make_figure(options, bench, c, true);
+		if (r == 0)
+			r = make_figure(options, bench, c, false);
 	}
+	if (r < 0)
+		return r;
 	bench->keys = malloc((size_t)KEYS_A_BATCH * KVPOOL_KEY_BYTES);
 	bench->blocks = malloc((size_t)KEYS_A_BATCH * sizeof(*bench->blocks));
 	bench->random = SEED;
@@ -273,8 +308,29 @@ static int report_figure(struct bench *bench, struct figure *figure, struct kvpo
 	if (pingpong != 0)
 		json_object_set_new(row, "pingpong_ratio",
 				    json_real((double)p50 / (double)pingpong));
+	if (has_warm(figure))
+		json_object_set_new(row, "warm_p50_ns",
+				    json_integer((json_int_t)kvpool_ticks_to_ns(
+					    ticks, kvpool_samples_percentile(&figure->warm, 50))));
 	judge(row, figure, p50, p99, pingpong);
 	return kvpool_report_add(report, "results", row);
+}
+
+/* What one load costs in a table as large as the daemon's. */
+static int report_memory(const struct bench *bench, struct kvpool_report *report, uint64_t bytes)
+{
+	struct kvpool_latency latency;
+	int r;
+
+	if (bytes < MEMORY_MIN)
+		return 0;
+	r = kvpool_latency_measure(bytes, &bench->session.ticks, &latency);
+	if (r < 0)
+		return kvpool_bench_fail(r, "no memory to measure");
+	return kvpool_report_set(report, "memory_ns",
+				 json_pack("{s:I, s:I, s:I}", "bytes", (json_int_t)latency.bytes,
+					   "small_pages", (json_int_t)latency.small_pages,
+					   "huge_pages", (json_int_t)latency.huge_pages));
 }
 
 /* What the daemon says of its own metadata, over the blocks that are there. */
@@ -295,7 +351,7 @@ static int report_metadata(struct bench *bench, struct kvpool_report *report)
 		r = kvpool_report_set(
 			report, "metadata_bytes_per_block",
 			json_real((double)cache.metadata_bytes / (double)cache.ready_blocks));
-	return r;
+	return r == 0 ? report_memory(bench, report, cache.metadata_bytes) : r;
 }
 
 static int report_all(struct bench *bench, struct kvpool_report *report)
@@ -326,6 +382,7 @@ static void clear(struct bench *bench)
 	for (uint32_t i = 0; i < bench->n_figures; i++) {
 		kvpool_samples_clear(&bench->figures[i].match);
 		kvpool_samples_clear(&bench->figures[i].paced);
+		kvpool_samples_clear(&bench->figures[i].warm);
 	}
 	kvpool_samples_clear(&bench->pings);
 	free(bench->keys);
