@@ -11,9 +11,9 @@
 #include <string.h>
 
 /* Where streaming begins to pay: see copy.h. */
-#define STORE_PIECE_MIN 4096u
-#define LOAD_PIECE_MIN  16384u
-#define LOAD_TOTAL_MIN  (UINT64_C(1) << 20)
+#define STORE_PIECE_MIN 1024u
+#define LOAD_PIECE_MIN  1024u
+#define LOAD_TOTAL_MIN  (UINT64_C(64) << 10)
 
 #if defined(__x86_64__)
 #include <immintrin.h>
