@@ -11,9 +11,8 @@
 #include <string.h>
 
 /* Where streaming begins to pay: see copy.h. */
-#define STORE_PIECE_MIN 1024u
-#define LOAD_PIECE_MIN  1024u
-#define LOAD_TOTAL_MIN  (UINT64_C(64) << 10)
+#define PIECE_MIN      1024u
+#define LOAD_TOTAL_MIN (UINT64_C(64) << 10)
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -116,7 +115,7 @@ void kvpool_copy_gather(enum kvpool_copy_kind kind, uint8_t *to, const struct kv
 	for (uint32_t i = 0; i < n; i++) {
 		size_t bytes = pieces[i].bytes;
 
-		if (stream && bytes >= STORE_PIECE_MIN)
+		if (stream && bytes >= PIECE_MIN)
 			stream(to, pieces[i].address, bytes);
 		else if (bytes > 0)
 			memcpy(to, pieces[i].address, bytes);
@@ -134,7 +133,7 @@ void kvpool_copy_scatter(enum kvpool_copy_kind kind, const struct kvpool_piece *
 	for (uint32_t i = 0; i < n; i++) {
 		size_t bytes = pieces[i].bytes;
 
-		if (stream && bytes >= LOAD_PIECE_MIN)
+		if (stream && bytes >= PIECE_MIN)
 			stream(pieces[i].address, from, bytes);
 		else if (bytes > 0)
 			memcpy(pieces[i].address, from, bytes);
