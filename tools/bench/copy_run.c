@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rounds of `copy`: see copy.c for what takes turns with what. Main thread.
+ * The rounds of `copy`: see copy.c for what takes turns with what. A request during which the
+ * kernel gave the core to somebody else is counted, and its time thrown away. Main thread.
  */
 #include "tools/bench/copy_run.h"
 
@@ -11,19 +12,24 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/resource.h>
 
 #define REQUEST_BYTES (UINT64_C(16) << 20)
 #define REQUEST_MAX   4096u /* blocks */
 #define SINGLES_MAX   256u  /* requests of one block in a round */
+#define REQUESTS_MIN  4u    /* in a round, so that no two ways are in the same place */
 #define SEED          UINT64_C(20260102)
+#define HELD_CHAIN    (UINT64_C(1) << 61)
+#define SPACER_CHAIN  (UINT64_C(1) << 60)
 
 int kvpool_copy_open(const struct kvpool_bench_options *options, uint64_t buffer_bytes,
 		     struct kvpool_copy *out)
 {
-	/* Half as much again as one round stores: an extent ends before its last block does. */
-	uint64_t pool_bytes = KVPOOL_ROUND_UP(buffer_bytes / 2 * 3, UINT64_C(64) << 20);
+	/* A round's blocks and those held, and half as much again: an extent ends before its last
+	   block does. */
+	uint64_t pool_bytes = KVPOOL_ROUND_UP(buffer_bytes * 3, UINT64_C(64) << 20);
 	struct kvpool_copy copy = {.buffer_bytes = buffer_bytes, .salt = SEED};
+	size_t blocks_max = (size_t)(buffer_bytes / KVPOOL_UNIT_BYTES);
 	json_t *status = NULL;
 	int r = kvpool_bench_session_open(options, pool_bytes, true, &copy.session);
 
@@ -39,7 +45,9 @@ int kvpool_copy_open(const struct kvpool_bench_options *options, uint64_t buffer
 		json_decref(status);
 		copy.keys = malloc((size_t)REQUEST_MAX * KVPOOL_KEY_BYTES);
 		copy.found = malloc((size_t)REQUEST_MAX * sizeof(*copy.found));
-		r = copy.keys && copy.found ? 0 : -ENOMEM;
+		copy.held = malloc(2 * blocks_max * sizeof(*copy.held));
+		copy.held_bytes = malloc(blocks_max * sizeof(*copy.held_bytes));
+		r = copy.keys && copy.found && copy.held && copy.held_bytes ? 0 : -ENOMEM;
 	}
 	if (r == 0)
 		r = kvpool_shape_map(buffer_bytes, &copy.engine_pages, &copy.source_bytes);
@@ -65,6 +73,8 @@ void kvpool_copy_close(struct kvpool_copy *copy)
 	kvpool_shape_unmap(copy->plain_bytes, copy->buffer_bytes);
 	free(copy->keys);
 	free(copy->found);
+	free(copy->held);
+	free(copy->held_bytes);
 	kvpool_bench_session_close(&copy->session);
 }
 
@@ -122,65 +132,143 @@ static int load(struct kvpool_copy *copy, uint64_t at, uint32_t n)
 	return 0;
 }
 
-/* The same with memcpy, between the source and the plain memory. */
+/* Reserves as many blocks as a round stores, in the layout for that, behind `to`. */
+static int reserve_all(struct kvpool_copy *copy, uint64_t chain, struct kvpool_block *to)
+{
+	uint64_t blocks = copy->source.blocks;
+
+	for (uint64_t at = 0; at < blocks; at += REQUEST_MAX) {
+		uint32_t n = (uint32_t)KVPOOL_MIN(blocks - at, REQUEST_MAX);
+		int64_t got;
+
+		kvpool_bench_keys(chain + at, 0, n, copy->keys);
+		got = kvpool_reserve(copy->session.channel, copy->held_layout, 0, NULL, copy->keys,
+				     n, 0, to + at);
+		if (got != (int64_t)n)
+			return fail(copy, "RESERVE", got);
+	}
+	return 0;
+}
+
+static int abort_all(struct kvpool_copy *copy, const struct kvpool_block *of, uint64_t blocks)
+{
+	int64_t got = 0;
+
+	for (uint64_t at = 0; got >= 0 && at < blocks; at += REQUEST_MAX)
+		got = kvpool_abort(copy->session.channel, of + at,
+				   (uint32_t)KVPOOL_MIN(blocks - at, REQUEST_MAX), 0);
+	return got < 0 ? fail(copy, "ABORT", got) : 0;
+}
+
+/*
+ * Reserves the blocks that memcpy uses in this round. With `swap`, as many are reserved before
+ * them and given back: what is stored then lies where memcpy's blocks lay in another round, so that
+ * neither has the better part of the memory.
+ */
+static int hold(struct kvpool_copy *copy, bool swap)
+{
+	uint64_t blocks = copy->source.blocks;
+	struct kvpool_block *spacer = copy->held + blocks;
+	int r = swap ? reserve_all(copy, SPACER_CHAIN, spacer) : 0;
+
+	if (r == 0)
+		r = reserve_all(copy, HELD_CHAIN, copy->held);
+	if (r == 0 && swap)
+		r = abort_all(copy, spacer, blocks);
+	for (uint64_t b = 0; r == 0 && b < blocks; b++) {
+		void *address = NULL;
+
+		r = kvpool_pointer(copy->session.channel, copy->held_layout, 0, &copy->held[b], 0,
+				   &address);
+		if (r < 0)
+			return fail(copy, "kvpool_pointer", r);
+		copy->held_bytes[b] = address;
+	}
+	return r;
+}
+
+/* The same with memcpy, between the source and memory that nobody else uses. */
 static void copy_plain(struct kvpool_copy *copy, enum kvpool_copy_way way, uint64_t at, uint32_t n)
 {
 	const struct kvpool_shape *shape = &copy->source;
+	bool held = way == KVPOOL_COPY_GATHER || way == KVPOOL_COPY_SCATTER;
 
 	for (uint64_t b = at; b < at + n; b++) {
-		uint8_t *plain = copy->plain_bytes + b * shape->block_bytes;
+		uint8_t *block =
+			held ? copy->held_bytes[b] : copy->plain_bytes + b * shape->block_bytes;
 
-		if (way == KVPOOL_COPY_GATHER)
-			kvpool_shape_gather(shape, b, plain);
+		if (way == KVPOOL_COPY_GATHER || way == KVPOOL_COPY_GATHER_PLAIN)
+			kvpool_shape_gather(shape, b, block);
 		else
-			kvpool_shape_scatter(shape, b, plain);
+			kvpool_shape_scatter(shape, b, block);
 	}
 }
 
-/* One request, timed. The keys of a store or load are made before the clock starts. */
+static int do_request(struct kvpool_copy *copy, enum kvpool_copy_way way, uint64_t at, uint32_t n)
+{
+	switch (way) {
+	case KVPOOL_COPY_STORE:
+	case KVPOOL_COPY_STORE_SINGLE:
+		return store(copy, at, n);
+	case KVPOOL_COPY_LOAD:
+	case KVPOOL_COPY_LOAD_SINGLE:
+		return load(copy, at, n);
+	default:
+		copy_plain(copy, way, at, n);
+		return 0;
+	}
+}
+
+/* How often the kernel took the core from this thread. */
+static long preemptions(void)
+{
+	struct rusage usage;
+
+	return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+/* Request q of n blocks, timed. The keys of a store or load are made before the clock starts. */
 static int request(struct kvpool_copy *copy, enum kvpool_copy_way way, uint64_t q, uint32_t n,
 		   bool count)
 {
 	const struct kvpool_ticks *ticks = &copy->session.ticks;
 	uint64_t from;
-	int r = 0;
+	uint64_t took;
+	long before;
+	int r;
 
 	if (way >= KVPOOL_COPY_STORE)
 		kvpool_bench_keys(copy->salt + q, 0, n, copy->keys);
+	before = preemptions();
 	from = kvpool_ticks_now(ticks);
-	switch (way) {
-	case KVPOOL_COPY_STORE:
-	case KVPOOL_COPY_STORE_SINGLE:
-		r = store(copy, q * n, n);
-		break;
-	case KVPOOL_COPY_LOAD:
-	case KVPOOL_COPY_LOAD_SINGLE:
-		r = load(copy, q * n, n);
-		break;
-	default:
-		copy_plain(copy, way, q * n, n);
-	}
-	if (r == 0 && count)
-		kvpool_samples_add(&copy->samples[way], kvpool_ticks_now(ticks) - from);
-	return r;
+	r = do_request(copy, way, q * n, n);
+	took = kvpool_ticks_now(ticks) - from;
+	if (r < 0 || !count)
+		return r;
+	copy->requests++;
+	if (preemptions() == before)
+		kvpool_samples_add(&copy->samples[way], took);
+	else
+		copy->discarded++;
+	return 0;
 }
 
-/* memcpy and the pool in turns; memcpy half the buffer away. */
-static int take_turns(struct kvpool_copy *copy, enum kvpool_copy_way plain,
-		      enum kvpool_copy_way pool, uint64_t requests, bool count)
+/*
+ * Three ways in turns, each a third of the buffer away from the next, and another one first each
+ * time.
+ */
+static int take_turns(struct kvpool_copy *copy, const enum kvpool_copy_way ways[3],
+		      uint64_t requests, bool count)
 {
 	uint32_t n = (uint32_t)copy->request_blocks;
 	int r = 0;
 
 	for (uint64_t q = 0; r == 0 && q < requests; q++) {
-		uint64_t away = (q + requests / 2) % requests;
+		for (uint64_t i = 0; r == 0 && i < 3; i++) {
+			uint64_t w = (q + i) % 3;
 
-		if (q % 2 == 0)
-			r = request(copy, plain, away, n, count);
-		if (r == 0)
-			r = request(copy, pool, q, n, count);
-		if (r == 0 && q % 2 != 0)
-			r = request(copy, plain, away, n, count);
+			r = request(copy, ways[w], (q + w * requests / 3) % requests, n, count);
+		}
 	}
 	return r;
 }
@@ -218,60 +306,80 @@ static int run_singles(struct kvpool_copy *copy, bool count)
 	return r == 0 ? forget(copy) : r;
 }
 
-static int run_round(struct kvpool_copy *copy, bool count)
+/* Round 0 warms up. */
+static int run_round(struct kvpool_copy *copy, uint32_t round)
 {
+	static const enum kvpool_copy_way in[3] = {KVPOOL_COPY_STORE, KVPOOL_COPY_GATHER,
+						   KVPOOL_COPY_GATHER_PLAIN};
+	static const enum kvpool_copy_way out[3] = {KVPOOL_COPY_LOAD, KVPOOL_COPY_SCATTER,
+						    KVPOOL_COPY_SCATTER_PLAIN};
 	uint64_t requests = copy->source.blocks / copy->request_blocks;
-	int r;
+	bool count = round > 0;
+	int r = hold(copy, round % 2 != 0);
 
 	kvpool_shape_stamp(&copy->source, ++copy->salt);
-	r = take_turns(copy, KVPOOL_COPY_GATHER, KVPOOL_COPY_STORE, requests, count);
 	if (r == 0)
-		r = take_turns(copy, KVPOOL_COPY_SCATTER, KVPOOL_COPY_LOAD, requests, count);
+		r = take_turns(copy, in, requests, count);
+	if (r == 0)
+		r = take_turns(copy, out, requests, count);
 	if (r == 0)
 		r = check(copy, requests * copy->request_blocks);
 	copy->salt += requests;
 	if (r == 0)
 		r = forget(copy);
-	return r == 0 ? run_singles(copy, count) : r;
+	if (r == 0)
+		r = run_singles(copy, count);
+	return r == 0 ? abort_all(copy, copy->held, copy->source.blocks) : r;
 }
 
-/* Blocks that the buffers hold and that fit in the pool: an extent holds whole blocks only. */
+/* Blocks that the buffers hold and that fit in the pool twice; an extent holds whole blocks. */
 static uint64_t blocks_of(const struct kvpool_copy *copy, uint64_t block_bytes)
 {
 	uint64_t extents = copy->extent_bytes ? copy->pool_bytes / copy->extent_bytes : 0;
 	uint64_t fit = extents * (copy->extent_bytes / block_bytes);
 
-	return KVPOOL_MIN(copy->buffer_bytes / block_bytes, fit - fit / 16);
+	return KVPOOL_MIN(copy->buffer_bytes / block_bytes, (fit - fit / 16) / 2);
+}
+
+static int prepare(struct kvpool_copy *copy, uint64_t block_bytes, uint32_t pieces, uint32_t rounds)
+{
+	uint64_t blocks = blocks_of(copy, block_bytes);
+	uint64_t request = KVPOOL_MIN(KVPOOL_MAX(REQUEST_BYTES / block_bytes, 1), REQUEST_MAX);
+	int r = 0;
+
+	if (blocks < REQUESTS_MIN)
+		return kvpool_bench_fail(-EINVAL,
+					 "too few blocks of %" PRIu64
+					 " bytes fit in extents of %" PRIu64
+					 ": give a larger --buffer",
+					 block_bytes, copy->extent_bytes);
+	copy->request_blocks = KVPOOL_MIN(request, blocks / REQUESTS_MIN);
+	copy->source = (struct kvpool_shape){copy->source_bytes, block_bytes, pieces, blocks};
+	copy->target = (struct kvpool_shape){copy->target_bytes, block_bytes, pieces, blocks};
+	copy->requests = 0;
+	copy->discarded = 0;
+	for (int way = 0; r == 0 && way < KVPOOL_COPY_WAYS; way++) {
+		kvpool_samples_clear(&copy->samples[way]);
+		r = kvpool_samples_init(&copy->samples[way], (size_t)(blocks * rounds));
+	}
+	return r < 0 ? kvpool_bench_fail(r, "copy") : 0;
 }
 
 int kvpool_copy_run(struct kvpool_copy *copy, uint64_t block_bytes, uint32_t pieces,
 		    uint32_t rounds)
 {
-	uint64_t blocks = blocks_of(copy, block_bytes);
-	uint64_t request = KVPOOL_MIN(KVPOOL_MAX(REQUEST_BYTES / block_bytes, 1), REQUEST_MAX);
 	char label[48];
-	int r;
+	int r = prepare(copy, block_bytes, pieces, rounds);
 
-	if (blocks < 2)
-		return kvpool_bench_fail(-EINVAL,
-					 "blocks of %" PRIu64
-					 " bytes do not fit in extents of %" PRIu64
-					 ": give a larger --buffer",
-					 block_bytes, copy->extent_bytes);
-	/* Two requests at least, so that memcpy and the pool are never in the same place. */
-	copy->request_blocks = KVPOOL_MIN(request, blocks / 2);
-	copy->source = (struct kvpool_shape){copy->source_bytes, block_bytes, pieces, blocks};
-	copy->target = (struct kvpool_shape){copy->target_bytes, block_bytes, pieces, blocks};
-	for (int way = 0; way < KVPOOL_COPY_WAYS; way++) {
-		kvpool_samples_clear(&copy->samples[way]);
-		r = kvpool_samples_init(&copy->samples[way], (size_t)(blocks * rounds));
-		if (r < 0)
-			return kvpool_bench_fail(r, "copy");
-	}
 	snprintf(label, sizeof(label), "bench-copy-%" PRIu64, block_bytes);
-	r = kvpool_bench_session_layout(&copy->session, label, block_bytes, &copy->layout);
+	if (r == 0)
+		r = kvpool_bench_session_layout(&copy->session, label, block_bytes, &copy->layout);
+	snprintf(label, sizeof(label), "bench-copy-held-%" PRIu64, block_bytes);
+	if (r == 0)
+		r = kvpool_bench_session_layout(&copy->session, label, block_bytes,
+						&copy->held_layout);
 	for (uint32_t round = 0; r == 0 && round <= rounds; round++) {
-		r = run_round(copy, round > 0);
+		r = run_round(copy, round);
 		if (r == 0)
 			r = kvpool_bench_interrupted();
 	}

@@ -10,13 +10,15 @@
 #include "tools/bench/shape.h"
 
 enum kvpool_copy_way {
-	KVPOOL_COPY_GATHER = 0,  /* memcpy: pieces to a block */
-	KVPOOL_COPY_SCATTER = 1, /* memcpy: a block to pieces */
-	KVPOOL_COPY_STORE = 2,
-	KVPOOL_COPY_LOAD = 3,
-	KVPOOL_COPY_STORE_SINGLE = 4, /* requests of one block */
-	KVPOOL_COPY_LOAD_SINGLE = 5,
-	KVPOOL_COPY_WAYS = 6,
+	KVPOOL_COPY_GATHER = 0,       /* memcpy: pieces to a block of the pool */
+	KVPOOL_COPY_SCATTER = 1,      /* memcpy: a block of the pool to pieces */
+	KVPOOL_COPY_GATHER_PLAIN = 2, /* memcpy: pieces to memory of the bench's own */
+	KVPOOL_COPY_SCATTER_PLAIN = 3,
+	KVPOOL_COPY_STORE = 4,
+	KVPOOL_COPY_LOAD = 5,
+	KVPOOL_COPY_STORE_SINGLE = 6, /* requests of one block */
+	KVPOOL_COPY_LOAD_SINGLE = 7,
+	KVPOOL_COPY_WAYS = 8,
 };
 
 struct kvpool_copy {
@@ -25,20 +27,25 @@ struct kvpool_copy {
 	uint8_t *source_bytes; /* owned: the engine's memory that is stored */
 	uint8_t *target_bytes; /* owned: the engine's memory that is loaded into */
 	uint8_t *plain_bytes;  /* owned: what memcpy has in the pool's stead */
+	uint8_t **held_bytes;  /* owned array: addresses of the blocks of `held` */
 	enum kvpool_shape_pages engine_pages;
 	enum kvpool_shape_pages plain_pages;
 	uint64_t pool_bytes;        /* as the daemon says */
 	uint64_t extent_bytes;      /* likewise */
 	uint8_t *keys;              /* owned: of a request */
 	struct kvpool_block *found; /* owned: of a request */
+	struct kvpool_block *held;  /* owned: reserved, so that memcpy may have their memory */
 	uint64_t salt;              /* of the round: of its stamps and its chains */
 
 	/* Of the shape that runs, or ran last. */
 	struct kvpool_shape source;
 	struct kvpool_shape target;
-	struct kvpool_layout *layout; /* borrowed: the handle's */
+	struct kvpool_layout *layout;      /* borrowed: the handle's */
+	struct kvpool_layout *held_layout; /* borrowed: likewise; of `held` */
 	uint64_t request_blocks;
 	struct kvpool_samples samples[KVPOOL_COPY_WAYS]; /* ticks of a request */
+	uint64_t requests;
+	uint64_t discarded; /* requests during which the kernel took the core away */
 };
 
 /* Daemon, handle, buffers of so many bytes. Says on stderr what fails. */

@@ -26,7 +26,7 @@
 #define SAMPLES_MAX  1000000u
 #define BUSY_MAX     4u
 #define CHANNELS_MAX KVPOOL_CLIENT_CHANNELS_MAX
-#define RESIDENT     UINT64_C(65536)
+#define RESIDENT     UINT64_C(4096) /* few, so that the memory does not hide the channels */
 #define WARM_UP      1000u
 #define SEED         UINT64_C(20260103)
 #define GOAL_RATIO   1.05
@@ -270,6 +270,9 @@ static int report_all(struct scale *scale, struct kvpool_report *report)
 
 	if (r == 0)
 		r = kvpool_report_set(report, "cores_for_busy", json_integer((json_int_t)cores));
+	if (r == 0)
+		r = kvpool_report_set(report, "resident",
+				      json_integer((json_int_t)scale->resident.blocks));
 	if (r == 0 && cores < BUSY_MAX)
 		r = kvpool_report_set(report, "busy_limited_by",
 				      json_string("cores: one is the daemon's"));
