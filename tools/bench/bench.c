@@ -101,6 +101,8 @@ static int run(const struct kvpool_bench_command *command,
 		r = kvpool_report_print(report, options->json);
 		if (r < 0)
 			kvpool_bench_fail(r, "cannot print the report");
+	} else if (r == -EINTR) {
+		kvpool_bench_fail(0, "interrupted");
 	}
 	kvpool_report_free(report);
 	return r;
