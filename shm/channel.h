@@ -8,7 +8,7 @@
  *	+--------+----------+--------------+--------------+---------------------------+
  *
  * One memfd a channel, sealed against resizing, mapped read-write by the daemon and by one thread
- *of one client. The daemon keeps the geometry in private memory and never reads it back.
+ * of one client. The daemon keeps the geometry in private memory and never reads it back.
  */
 #ifndef KVPOOL_SHM_CHANNEL_H
 #define KVPOOL_SHM_CHANNEL_H

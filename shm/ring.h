@@ -3,17 +3,17 @@
  * One direction of a channel: a single-producer, single-consumer ring of 64-byte entries.
  *
  * An entry carries its own publication: its first word is the position of the entry plus one,
- *stored with release after the payload. The consumer at position p looks only at entry p mod size,
- *and takes it when that word says p + 1. So a message moves one cache line between the
+ * stored with release after the payload. The consumer at position p looks only at entry p mod size,
+ * and takes it when that word says p + 1. So a message moves one cache line between the
  * cores, not an entry and an index (a round trip takes 0.7 of the time, measured on two cores of
- *one socket), and there is no index from the peer that could lie: a wrong word is just "nothing
- *here yet".
+ * one socket), and there is no index from the peer that could lie: a wrong word is just "nothing
+ * here yet".
  *
  * Positions are free-running 64-bit numbers in the private memory of each side. Space is known from
  * `head`, which the consumer publishes and the producer reads only when its own copy says full; a
  * head outside [tail - size, tail] is a lie (positive return). The reply ring has no head: the
- *client never has more requests unanswered than the ring has entries, and only the client suffers
- *where it breaks that rule.
+ * client never has more requests unanswered than the ring has entries, and only the client suffers
+ * where it breaks that rule.
  *
  * Doorbell. The side that goes to sleep sets its word, then looks once more; the side that has
  * published rings if it sees the word set. A full fence stands between the two steps on both sides:

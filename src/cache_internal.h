@@ -10,7 +10,7 @@
  *
  * The tree. A block hangs on its parent (record.parent); a parent lists its children. A block with
  * children is never evicted, so whoever is found has all its ancestors, and a lease on a block
- *holds them too. Roots are listed by their layout.
+ * holds them too. Roots are listed by their layout.
  *
  * Owned by the daemon's service thread; nothing here may be called from two threads at once.
  */

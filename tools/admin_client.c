@@ -118,6 +118,11 @@ static int explain(CURL *curl, CURLcode code, const char *socket, char *why, siz
 			 error != 0 ? strerror((int)error) : "connection refused");
 		return KVPOOL_ADMIN_E_UNREACHABLE;
 	}
+	/* The kernel may keep the sockets of a daemon that was killed for some milliseconds. */
+	if (code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR) {
+		snprintf(why, why_bytes, "the daemon at %s went away", socket);
+		return KVPOOL_ADMIN_E_UNREACHABLE;
+	}
 	if (code == CURLE_OPERATION_TIMEDOUT) {
 		snprintf(why, why_bytes, "the daemon at %s did not answer within %ld s", socket,
 			 DEADLINE_MS / 1000);

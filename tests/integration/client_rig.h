@@ -19,6 +19,8 @@
 #define KVPOOL_RIG_MS     20000u                /* how long anything may take before a test fails */
 #define KVPOOL_RIG_LONG   UINT64_C(20000000000) /* a deadline that must not matter */
 
+#define KVPOOL_RIG_PATIENCE UINT64_C(2000000000) /* of calls that give no deadline */
+
 struct kvpool_rig {
 	struct kvpool *pool;
 	struct kvpool_channel *channel;

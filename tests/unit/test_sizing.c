@@ -319,8 +319,8 @@ static struct kvpool_sizing choose(const struct kvpool_host *h,
 	error[0] = '\0';
 	ck_assert_msg(kvpool_sizing_choose(h, wish, error, &s) == 0, "%s", error);
 	ck_assert_uint_gt(s.bytes, 0);
-	ck_assert_uint_eq(s.bytes % s.segment_bytes, 0);
 	ck_assert(KVPOOL_IS_POW2(s.segment_bytes));
+	ck_assert_uint_eq(s.bytes & (s.segment_bytes - 1), 0);
 	ck_assert(KVPOOL_IS_POW2(s.extent_bytes));
 	ck_assert(KVPOOL_IS_POW2(s.step_bytes));
 	ck_assert_uint_le(s.extent_bytes, s.step_bytes);

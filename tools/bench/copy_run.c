@@ -246,7 +246,8 @@ static int request(struct kvpool_copy *copy, enum kvpool_copy_way way, uint64_t 
 	if (r < 0 || !count)
 		return r;
 	copy->requests++;
-	if (preemptions() == before)
+	/* One sample there must be, also where the core is never ours for long. */
+	if (preemptions() == before || copy->samples[way].n == 0)
 		kvpool_samples_add(&copy->samples[way], took);
 	else
 		copy->discarded++;
