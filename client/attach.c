@@ -16,6 +16,7 @@
 
 bool kvpool_attach_too_early(const struct kvpool_attempt *attempt)
 {
+	/* No edge: a hint, looked at again under the gate. */
 	uint64_t at = atomic_load_explicit(&attempt->not_before_ns, memory_order_relaxed);
 
 	return at != 0 && kvpool_clock_ns() < at;
@@ -26,6 +27,7 @@ static void back_off(struct kvpool_attempt *attempt)
 	uint64_t ns = KVPOOL_MAX(attempt->backoff_ns, BACKOFF_MIN_NS);
 
 	attempt->backoff_ns = KVPOOL_MIN(2 * ns, BACKOFF_MAX_NS);
+	/* No edge: a hint for threads that have not the gate. */
 	atomic_store_explicit(&attempt->not_before_ns, kvpool_clock_ns() + ns,
 			      memory_order_relaxed);
 }
@@ -34,6 +36,7 @@ void kvpool_attach_ended(struct kvpool_attempt *attempt, bool useful)
 {
 	if (useful) {
 		attempt->backoff_ns = 0;
+		/* No edge: a hint for threads that have not the gate. */
 		atomic_store_explicit(&attempt->not_before_ns, 0, memory_order_relaxed);
 	} else {
 		back_off(attempt);

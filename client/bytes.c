@@ -183,6 +183,7 @@ static int open_view(struct kvpool_channel *channel, const struct kvpool_layout 
  */
 static void pin(struct kvpool *pool, struct kvpool_session *session)
 {
+	/* No edge: both are set once and read by whoever unmaps, under the lock. */
 	if (atomic_load_explicit(&pool->shared, memory_order_relaxed) &&
 	    !atomic_load_explicit(&session->pinned, memory_order_relaxed))
 		atomic_store_explicit(&session->pinned, true, memory_order_relaxed);

@@ -89,6 +89,7 @@ static int register_layout(struct kvpool_channel *channel, const struct kvpool_l
 		if (stride < layout->wire.groups[g].slot_bytes || stride > KVPOOL_SEGMENT_MAX)
 			return kvpool_channel_disbelieve(
 				channel, "the daemon's shards would overlap each other");
+		/* Published by L1 below. */
 		atomic_store_explicit(&known->stride[g], stride, memory_order_relaxed);
 	}
 	/* L1 -> L2 */
@@ -100,6 +101,7 @@ static int find_layout(struct kvpool_channel *channel, const struct kvpool_layou
 		       struct kvpool_deadline *deadline, uint16_t *id)
 {
 	struct kvpool_session_layout *known = &channel->link->session->layouts[layout->index];
+	/* L2 <- L1 */
 	uint32_t id_plus_1 = atomic_load_explicit(&known->id_plus_1, memory_order_acquire);
 	int r;
 
@@ -112,6 +114,7 @@ static int find_layout(struct kvpool_channel *channel, const struct kvpool_layou
 			r = register_layout(channel, layout, deadline);
 		if (r != 0)
 			return r;
+		/* L2 <- L1 */
 		id_plus_1 = atomic_load_explicit(&known->id_plus_1, memory_order_acquire);
 		if (id_plus_1 == 0)
 			return kvpool_failure_literal(&channel->failure, -ESTALE,
@@ -164,6 +167,7 @@ int kvpool_channel_status(struct kvpool_channel *channel, const struct kvpool_la
 	if (KVPOOL_LIKELY(reply->status == KVPOOL_STATUS_OK))
 		return 0;
 	if (reply->status == KVPOOL_STATUS_NO_LAYOUT && layout)
+		/* No edge: whoever sees 0 registers again. */
 		atomic_store_explicit(&channel->link->session->layouts[layout->index].id_plus_1, 0,
 				      memory_order_relaxed);
 	return kvpool_failure_status(&channel->failure, reply->status, operation);

@@ -26,6 +26,7 @@ static uint64_t all_shards(uint32_t n)
 /* Under the lock; relaxed, as ledger.h says. */
 static void count(struct kvpool_ledger *ledger, int held, int owed)
 {
+	/* No edge: hints; who must know has the lock. */
 	atomic_store_explicit(&ledger->held, kvpool_ledger_held(ledger) + (uint32_t)held,
 			      memory_order_relaxed);
 	atomic_store_explicit(&ledger->owed, kvpool_ledger_owed(ledger) + (uint32_t)owed,

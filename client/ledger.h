@@ -70,11 +70,13 @@ int kvpool_ledger_move(struct kvpool_ledger *from, struct kvpool_ledger *to);
 
 static inline uint32_t kvpool_ledger_held(const struct kvpool_ledger *ledger)
 {
+	/* No edge: a hint, exact under the lock. */
 	return atomic_load_explicit(&ledger->held, memory_order_relaxed);
 }
 
 static inline uint32_t kvpool_ledger_owed(const struct kvpool_ledger *ledger)
 {
+	/* No edge: a hint, exact under the lock. */
 	return atomic_load_explicit(&ledger->owed, memory_order_relaxed);
 }
 

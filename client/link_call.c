@@ -216,6 +216,7 @@ int kvpool_link_call(struct kvpool_link *link, struct kvpool_request *request, u
 	}
 	if (KVPOOL_UNLIKELY(answer.epoch != link->session->epoch))
 		return lose(link, failure);
+	/* No edge: set once, read after the session was lost. */
 	if (KVPOOL_UNLIKELY(!atomic_load_explicit(&link->session->useful, memory_order_relaxed)))
 		atomic_store_explicit(&link->session->useful, true, memory_order_relaxed);
 	*reply = answer;

@@ -273,6 +273,7 @@ int kvpool_token(struct kvpool *pool, uint8_t token[16])
 	kvpool_failure_init(&failure);
 	if (kvpool_pool_enter(pool, &deadline, &failure, &session) != 0)
 		return -ENOTCONN;
+	/* No edge: set once, before the token is out. */
 	atomic_store_explicit(&pool->shared, true, memory_order_relaxed);
 	memcpy(token, session->token, sizeof(session->token));
 	kvpool_pool_leave(pool, session);

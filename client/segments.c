@@ -98,6 +98,7 @@ static _Atomic uint64_t *make_warm(uint64_t bytes, uint32_t page_shift)
 static int leaf_of(struct kvpool_segments *s, uint32_t id, struct kvpool_segment_leaf **out)
 {
 	_Atomic(struct kvpool_segment_leaf *) *at = &s->leaves[id / KVPOOL_SEGMENTS_FANOUT];
+	/* No edge: only who has the gate writes it. */
 	struct kvpool_segment_leaf *leaf = atomic_load_explicit(at, memory_order_relaxed);
 
 	if (!leaf) {
@@ -144,6 +145,7 @@ int kvpool_segments_add(struct kvpool_segments *s, uint32_t id, int fd, uint64_t
 static bool is_warm(const struct kvpool_segment *segment, uint64_t first, uint64_t last)
 {
 	for (uint64_t run = first; run <= last; run++)
+		/* No edge: a bit that is missed costs a system call. */
 		if (!(atomic_load_explicit(&segment->warm[run / 64], memory_order_relaxed) >>
 			      run % 64 &
 		      1))
@@ -167,6 +169,7 @@ void kvpool_segments_warm(const struct kvpool_segments *s, uint32_t id, uint64_t
 	(void)madvise(base + start, KVPOOL_ROUND_UP(offset + bytes, page) - start,
 		      MADV_POPULATE_WRITE);
 	for (uint64_t run = first; run <= last; run++)
+		/* No edge: a bit that is missed costs a system call. */
 		atomic_fetch_or_explicit(&segment->warm[run / 64], UINT64_C(1) << run % 64,
 					 memory_order_relaxed);
 }
@@ -198,6 +201,7 @@ static bool found(struct kvpool_segment *segment)
 
 static bool unmap(struct kvpool_segment *segment)
 {
+	/* M1, M2: nobody uses the mapping any more, and nobody finds it from here on. */
 	uint8_t *base = atomic_exchange_explicit(&segment->base, NULL, memory_order_acq_rel);
 
 	munmap(base, segment->bytes);
@@ -220,6 +224,7 @@ void kvpool_segments_free(struct kvpool_segments *s)
 {
 	for (uint32_t i = 0; i < KVPOOL_SEGMENTS_FANOUT; i++) {
 		struct kvpool_segment_leaf *leaf =
+			/* No edge: the last owner frees. */
 			atomic_exchange_explicit(&s->leaves[i], NULL, memory_order_relaxed);
 
 		for (uint32_t k = 0; leaf && k < KVPOOL_SEGMENTS_FANOUT; k++)

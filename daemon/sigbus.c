@@ -73,6 +73,7 @@ static void on_sigbus(int signo, siginfo_t *info, void *context)
 		default_action(signo, info);
 		return;
 	}
+	/* G2 <- G1, by the search above. */
 	start = (void *)atomic_load_explicit(&range->start, memory_order_relaxed);
 	bytes = atomic_load_explicit(&range->bytes, memory_order_relaxed);
 	/*
@@ -106,6 +107,7 @@ int kvpool_sigbus_install(void)
 
 int kvpool_sigbus_guard(void *start, size_t bytes, struct kvpool_sigbus_range **out)
 {
+	/* No edge: only the service thread writes it. */
 	unsigned int used = atomic_load_explicit(&ranges_used, memory_order_relaxed);
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	struct kvpool_sigbus_range *range;
@@ -114,6 +116,7 @@ int kvpool_sigbus_guard(void *start, size_t bytes, struct kvpool_sigbus_range **
 	if (start == NULL || bytes == 0 || (uintptr_t)start % page != 0 || bytes % page != 0)
 		return -EINVAL;
 	for (i = search_from; i < used; i++) {
+		/* No edge: only the service thread writes it. */
 		if (atomic_load_explicit(&ranges[i].start, memory_order_relaxed) == 0)
 			break;
 	}
@@ -122,6 +125,7 @@ int kvpool_sigbus_guard(void *start, size_t bytes, struct kvpool_sigbus_range **
 		return -ENOSPC;
 	}
 	range = &ranges[i];
+	/* Published by G1 below. */
 	atomic_store_explicit(&range->poisoned, false, memory_order_relaxed);
 	atomic_store_explicit(&range->bytes, bytes, memory_order_relaxed);
 	/* G1 -> G2 */

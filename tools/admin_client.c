@@ -120,7 +120,7 @@ static int explain(CURL *curl, CURLcode code, const char *socket, char *why, siz
 	}
 	/* The kernel may keep the sockets of a daemon that was killed for some milliseconds. */
 	if (code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR) {
-		snprintf(why, why_bytes, "the daemon at %s went away", socket);
+		snprintf(why, why_bytes, "no daemon answers at %s: it went away", socket);
 		return KVPOOL_ADMIN_E_UNREACHABLE;
 	}
 	if (code == CURLE_OPERATION_TIMEDOUT) {

@@ -174,3 +174,30 @@ void kvpool_rig_until_number(const struct kvpool_harness *daemon, const char *pa
 	ck_assert_msg(kvpool_harness_until(is_there, &w, KVPOOL_RIG_MS), "%s is %lld, not %lld",
 		      path, (long long)w.is, (long long)value);
 }
+
+const uint8_t *kvpool_rig_key(uint64_t chain, uint32_t i)
+{
+	static uint8_t keys[4][KVPOOL_KEY_SIZE];
+	static uint32_t next;
+
+	next = (next + 1) % 4;
+	kvpool_rig_keys(chain, i, 1, keys[next]);
+	return keys[next];
+}
+
+void kvpool_rig_begin(struct kvpool_harness **daemon, struct kvpool_rig *rig)
+{
+	ck_assert_int_eq(kvpool_harness_new(NULL, daemon), 0);
+	/* While the pool grows, there may be no space for a moment. */
+	kvpool_rig_until_number(*daemon, "pool.ready_bytes", 64 << 20);
+	kvpool_rig_open(kvpool_harness_socket(*daemon), (struct kvpool_options){0}, rig);
+}
+
+void kvpool_rig_end(struct kvpool_harness *daemon, struct kvpool_rig *rig)
+{
+	kvpool_rig_close(rig);
+	kvpool_rig_until_number(daemon, "accounting.leases", 0);
+	kvpool_rig_until_number(daemon, "accounting.blocks.reserved", 0);
+	kvpool_raw_expect_exact(kvpool_harness_admin_socket(daemon));
+	kvpool_harness_free(daemon);
+}

@@ -55,4 +55,11 @@ void kvpool_rig_until_attached(struct kvpool_rig *rig);
 /* Polls the daemon's status page until this number is there. */
 void kvpool_rig_until_number(const struct kvpool_harness *daemon, const char *path, int64_t value);
 
+/* The i-th key of a chain; good until the fourth call from now. */
+const uint8_t *kvpool_rig_key(uint64_t chain, uint32_t i);
+
+/* A daemon whose pool is whole, and a client of it; and their end, with nothing left held. */
+void kvpool_rig_begin(struct kvpool_harness **daemon, struct kvpool_rig *rig);
+void kvpool_rig_end(struct kvpool_harness *daemon, struct kvpool_rig *rig);
+
 #endif

@@ -47,6 +47,7 @@ static void *run(void *cookie)
 {
 	struct caller *c = cookie;
 
+	/* T1 -> T2: the thread is about to call. */
 	atomic_store_explicit(&c->tid, (int)syscall(SYS_gettid), memory_order_release);
 	kvpool_call_make(&c->call);
 	return NULL;
@@ -56,6 +57,7 @@ static void *run(void *cookie)
 static bool sleeps_in_poll(void *cookie)
 {
 	struct caller *c = cookie;
+	/* T2 <- T1 */
 	int tid = atomic_load_explicit(&c->tid, memory_order_acquire);
 	char path[64];
 	FILE *f;

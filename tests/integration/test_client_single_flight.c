@@ -86,14 +86,20 @@ static void want(struct kvpool_rig *rig, uint64_t chain)
 		atomic_fetch_add(&board->wrong, 1);
 }
 
+static bool started(void *cookie)
+{
+	(void)cookie;
+	return atomic_load(&board->start);
+}
+
 static void engine(void)
 {
 	struct kvpool_rig rig;
 
 	kvpool_rig_open(kvpool_harness_socket(daemon_), (struct kvpool_options){0}, &rig);
 	atomic_fetch_add(&board->ready, 1);
-	while (!atomic_load(&board->start))
-		usleep(100);
+	if (!kvpool_harness_until(started, NULL, KVPOOL_RIG_MS))
+		_exit(5);
 	for (uint32_t chain = 0; chain < PREFIXES; chain++)
 		want(&rig, chain);
 	kvpool_rig_close(&rig);

@@ -222,6 +222,7 @@ static bool shake_hands(struct kvpool_fake *fake, int fd, struct channel *ch)
 		     fake->hello_with_fd);
 	if (recv(fd, &fake->attach, sizeof(fake->attach), 0) != (ssize_t)sizeof(fake->attach))
 		return false;
+	/* F1 -> F2: the message that was received. */
 	atomic_fetch_add_explicit(&fake->attaches, 1, memory_order_release);
 	if (fake->refuse) {
 		send_message(fd, fake->refuse, sizeof(*fake->refuse), NULL, 0);

@@ -129,6 +129,7 @@ START_TEST(should_agree_with_a_newer_daemon_on_what_both_know)
 {
 	fake.hello = newer;
 	ck_assert_int_eq(attach(), 0);
+	/* F2 <- F1 */
 	ck_assert_uint_eq(atomic_load_explicit(&fake.attaches, memory_order_acquire), 1);
 	ck_assert_uint_eq(fake.attach.version, KVPOOL_PROTOCOL_MAX);
 	ck_assert_uint_eq(fake.attach.features, KVPOOL_FEATURES);
@@ -336,6 +337,7 @@ START_TEST(should_attach_again_to_a_daemon_that_was_not_believed)
 	ck_assert_int_eq(kvpool_reserve(channel, layout, 0, NULL, keys, 1, LONG_NS, &block), 1);
 	ck_assert_int_eq(kvpool_commit(channel, &block, 1, 0, LONG_NS), -EPROTO);
 	ck_assert_int_eq(kvpool_reserve(channel, layout, 0, NULL, keys, 1, LONG_NS, &block), 1);
+	/* F2 <- F1 */
 	ck_assert_uint_eq(atomic_load_explicit(&fake.attaches, memory_order_acquire), 2);
 }
 END_TEST
