@@ -9,8 +9,8 @@
 #define KVPOOL_TOOLS_BENCH_DAEMON_RUN_H
 
 #include "tools/bench/bench.h"
-#include "tools/bench/folder.h"
-#include "tools/bench/process.h"
+#include "tools/folder.h"
+#include "tools/process.h"
 
 #include <jansson.h>
 

@@ -9,7 +9,7 @@
 #ifndef KVPOOL_TOOLS_BENCH_PEER_H
 #define KVPOOL_TOOLS_BENCH_PEER_H
 
-#include "tools/bench/folder.h"
+#include "tools/folder.h"
 
 #include <stddef.h>
 #include <stdint.h>

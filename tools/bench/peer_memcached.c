@@ -8,8 +8,8 @@
 
 #include "shm/base.h"
 #include "shm/limits.h"
-#include "tools/bench/process.h"
 #include "tools/bench/ticks.h"
+#include "tools/process.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,8 +6,8 @@
 #include "tools/bench/peer.h"
 
 #include "shm/limits.h"
-#include "tools/bench/process.h"
 #include "tools/bench/ticks.h"
+#include "tools/process.h"
 
 #include <errno.h>
 #include <hiredis/hiredis.h>

@@ -7,11 +7,11 @@
 #include "tools/replay/pools.h"
 
 #include "tools/admin_client.h"
-#include "tools/bench/folder.h"
-#include "tools/bench/process.h"
 #include "tools/daemon_path.h"
 #include "tools/exit_codes.h"
+#include "tools/folder.h"
 #include "tools/interrupt.h"
+#include "tools/process.h"
 #include "tools/replay/board.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that the bench starts and ends: kvpoold, or another store. It dies with the bench,
+ * A program that a tool starts and ends: kvpoold, or another store. It dies with the tool,
  * whatever way that ends. Owned by whoever started it; main thread.
  */
-#ifndef KVPOOL_TOOLS_BENCH_PROCESS_H
-#define KVPOOL_TOOLS_BENCH_PROCESS_H
+#ifndef KVPOOL_TOOLS_PROCESS_H
+#define KVPOOL_TOOLS_PROCESS_H
 
 #include <sys/types.h>
 

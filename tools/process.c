@@ -2,7 +2,7 @@
 /*
  * fork, exec, wait. No state of its own; main thread.
  */
-#include "tools/bench/process.h"
+#include "tools/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 /*
  * mkdtemp and its opposite. No state of its own; main thread.
  */
-#include "tools/bench/folder.h"
+#include "tools/folder.h"
 
 #include <dirent.h>
 #include <errno.h>

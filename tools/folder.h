@@ -3,8 +3,8 @@
  * A temporary folder for sockets and logs, gone with all that is in it when it is closed.
  * Owned by whoever made it; main thread.
  */
-#ifndef KVPOOL_TOOLS_BENCH_FOLDER_H
-#define KVPOOL_TOOLS_BENCH_FOLDER_H
+#ifndef KVPOOL_TOOLS_FOLDER_H
+#define KVPOOL_TOOLS_FOLDER_H
 
 #include <stddef.h>
 
