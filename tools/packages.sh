@@ -41,6 +41,7 @@ packages_test=(
 	curl               # tests ask the admin socket as a person would
 	redis-server       # kvpool-bench compare: a peer to measure beside
 	memcached          # kvpool-bench compare: another
+	systemd            # systemd-analyze: checks the units
 )
 
 # Prints the packages of these groups that are not installed, one a line.
