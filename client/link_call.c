@@ -155,8 +155,6 @@ static int next_reply(struct kvpool_link *link, uint64_t spin_ns, struct kvpool_
 
 		for (uint32_t i = 0; i < SPINS; i++) {
 			if (kvpool_consumer_pop(&link->replies, reply)) {
-				/* From here on there is only this copy. */
-				__asm__ __volatile__("" : "+m"(*reply));
 				link->naps = napped ? link->naps + 1 : 0;
 				return 0;
 			}

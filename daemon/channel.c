@@ -225,8 +225,6 @@ bool kvpool_channel_serve(struct kvpool_channel *ch)
 	struct kvpool_request request;
 
 	while (budget-- > 0 && keys < KEYS_A_TURN && kvpool_consumer_pop(&ch->requests, &request)) {
-		/* From here on there is only this copy: nothing may be read from the ring again. */
-		__asm__ __volatile__("" : "+m"(request));
 		kvpool_serve(ch, &request);
 		publish_head(ch);
 		keys += request.n;

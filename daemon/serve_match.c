@@ -22,8 +22,7 @@ int kvpool_serve_layout(struct kvpool_channel *ch, const struct kvpool_request *
 	if (!from || !to || request->n != 0)
 		return KVPOOL_STATUS_INVALID;
 	memcpy(&wire, from, sizeof(wire));
-	/* Only the copy is looked at from here on. */
-	__asm__ __volatile__("" : "+m"(wire));
+	KVPOOL_COPIED(wire);
 	memset(&result, 0, sizeof(result));
 	r = kvpool_cache_layout(ch->cache, ch->client->holder, &wire, &layout, &result);
 	if (r != 0)

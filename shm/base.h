@@ -27,6 +27,12 @@
 #define KVPOOL_ROUND_UP(x, a) (((x) + ((a)-1)) & ~((__typeof__(x))(a)-1))
 #define KVPOOL_IS_POW2(x)     ((x) != 0 && ((x) & ((x)-1)) == 0)
 
+/*
+ * The object was just copied from memory that a peer may change at any time. From here on there is
+ * only the copy: the compiler may not read the peer's memory again in its place.
+ */
+#define KVPOOL_COPIED(object) __asm__ __volatile__("" : "+m"(object))
+
 #define KVPOOL_ASSERT_OFFSET(type, field, at) \
 	_Static_assert(offsetof(type, field) == (at), #type "." #field " moved")
 #define KVPOOL_ASSERT_SIZE(type, size) \

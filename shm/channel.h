@@ -118,6 +118,7 @@ static inline int kvpool_channel_header_read(const struct kvpool_header *shared,
 	if (atomic_load_explicit(&shared->state, memory_order_acquire) != KVPOOL_HEADER_READY)
 		return KVPOOL_CHANNEL_E_HEADER;
 	memcpy(&h, shared, sizeof(h));
+	KVPOOL_COPIED(h);
 	if (memcmp(h.magic, KVPOOL_HEADER_MAGIC, sizeof(h.magic)) != 0 ||
 	    h.format_major != KVPOOL_FORMAT_MAJOR || h.header_bytes != KVPOOL_HEADER_BYTES ||
 	    h.must_features != 0 || h.kind != KVPOOL_HEADER_CHANNEL ||

@@ -158,6 +158,7 @@ static inline int kvpool_consumer_pop(struct kvpool_consumer *c, void *payload)
 	if (kvpool_load_acquire(&e->word) != c->head + 1) /* R2 <- R1 */
 		return 0;
 	memcpy(payload, e->payload, KVPOOL_PAYLOAD_BYTES);
+	KVPOOL_COPIED(*(uint8_t(*)[KVPOOL_PAYLOAD_BYTES])payload);
 	c->head++;
 	return 1;
 }

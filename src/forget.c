@@ -32,6 +32,7 @@ int kvpool_cache_forget(struct kvpool_cache *cache, struct kvpool_holder *holder
 		uint32_t block;
 
 		memcpy(key, keys + (size_t)i * KVPOOL_KEY_BYTES, sizeof(key));
+		KVPOOL_COPIED(key);
 		hash = kvpool_index_hash(&cache->index, key, layout, (uint8_t)group);
 		block = kvpool_index_find(&cache->index, hash, key, layout, (uint8_t)group);
 		if (block)

@@ -165,6 +165,7 @@ static int match_one(struct kvpool_cache *cache, struct kvpool_holder *holder,
 	uint64_t hash;
 
 	memcpy(key, args->keys, sizeof(key));
+	KVPOOL_COPIED(key);
 	hash = kvpool_index_hash(&cache->index, key, args->layout, 0);
 	block = kvpool_index_find(&cache->index, hash, key, args->layout, 0);
 	if (block && cache->records[block].state != KVPOOL_BLOCK_READY)

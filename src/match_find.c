@@ -38,6 +38,7 @@ static void batch_fetch(const struct kvpool_match *m, uint32_t group, uint32_t f
 	b->n = n;
 	memcpy(b->key, m->args->keys + (size_t)from * KVPOOL_KEY_BYTES,
 	       (size_t)n * KVPOOL_KEY_BYTES);
+	KVPOOL_COPIED(b->key);
 	for (uint32_t i = 0; i < n; i++) {
 		b->hash[i] = kvpool_index_hash(index, b->key[i], m->args->layout, (uint8_t)group);
 		home[i] = kvpool_index_home(index, b->hash[i]);
@@ -92,6 +93,7 @@ static uint32_t walk_neighbours(struct kvpool_match *m, uint32_t group, uint32_t
 		uint32_t block;
 
 		memcpy(key, m->args->keys + (size_t)at * KVPOOL_KEY_BYTES, sizeof(key));
+		KVPOOL_COPIED(key);
 		block = neighbour(m, group, key, *previous, &step);
 		if (!block)
 			break;

@@ -172,6 +172,7 @@ int kvpool_cache_commit(struct kvpool_cache *cache, struct kvpool_holder *holder
 		int r;
 
 		memcpy(&handle, &handles[i], sizeof(handle));
+		KVPOOL_COPIED(handle);
 		r = commit_one(cache, holder, shard, has_crc, &handle);
 		if (r == 0)
 			taken++;
@@ -212,6 +213,7 @@ int kvpool_cache_abort(struct kvpool_cache *cache, struct kvpool_holder *holder,
 		struct kvpool_reservation *r;
 
 		memcpy(&handle, &handles[i], sizeof(handle));
+		KVPOOL_COPIED(handle);
 		r = find(cache, holder, &handle);
 		if (!r)
 			continue;

@@ -43,6 +43,7 @@ static int find_parent(const struct reserve *r, const uint8_t *key, uint32_t *pa
 		*parent = r->previous;
 	} else if (r->args->parent) {
 		memcpy(copy, r->args->parent, sizeof(copy));
+		KVPOOL_COPIED(copy);
 		*parent = find(r->cache, r->args->layout, r->args->group, copy);
 	} else {
 		*parent = 0;
@@ -157,6 +158,7 @@ static void reserve_all(struct reserve *r, struct kvpool_reserve_result *result)
 
 		memcpy(keys, args->keys + (size_t)at * KVPOOL_KEY_BYTES,
 		       (size_t)n * KVPOOL_KEY_BYTES);
+		KVPOOL_COPIED(keys);
 		fetch_buckets(r, n, keys);
 		for (uint32_t i = 0; i < n; i++) {
 			struct kvpool_wire_block out;
