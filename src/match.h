@@ -42,7 +42,7 @@ uint32_t kvpool_match_window_start(const struct kvpool_match *m, uint32_t group,
 /* Sets m->hit, and of each group what `found` holds for the keys up to it. */
 void kvpool_match_find(struct kvpool_match *m);
 
-/* Keys in a row after m->hit that are READY or being written in every FULL group. */
+/* Keys after m->hit that would be usable as well, were all that is being written READY. */
 uint32_t kvpool_match_pending(const struct kvpool_match *m);
 
 #endif

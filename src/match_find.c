@@ -227,26 +227,3 @@ void kvpool_match_find(struct kvpool_match *m)
 		}
 	} while (m->hit != before && m->hit > m->args->skip);
 }
-
-uint32_t kvpool_match_pending(const struct kvpool_match *m)
-{
-	uint32_t end = m->args->n;
-	struct batch b;
-
-	for (uint16_t g = 0; g < m->layout->n_groups; g++) {
-		bool counts =
-			m->layout->n_full ? m->layout->groups[g].kind == KVPOOL_GROUP_FULL : g == 0;
-		uint32_t at = m->hit;
-
-		while (counts && at < end) {
-			batch_fetch(m, g, at, KVPOOL_MIN(BATCH_FIRST, end - at), &b);
-			for (uint32_t i = 0; i < b.n && at < end; i++) {
-				if (batch_find(m, g, &b, i))
-					at++;
-				else
-					end = at;
-			}
-		}
-	}
-	return end - m->hit;
-}

@@ -37,7 +37,10 @@ struct kvpool_wire_range section7_range(const struct section7 *s, uint32_t group
 	return range;
 }
 
-static bool group_allows(const struct section7 *s, uint32_t group, uint32_t length)
+/* Is the block of this group and key there, in one sense or the other? */
+typedef bool presence(const void *cookie, uint32_t group, uint32_t key);
+
+static bool group_allows(const struct section7 *s, presence *there, uint32_t group, uint32_t length)
 {
 	struct kvpool_wire_range range = section7_range(s, group, length);
 
@@ -45,39 +48,32 @@ static bool group_allows(const struct section7 *s, uint32_t group, uint32_t leng
 	if (s->layout->groups[group].kind == KVPOOL_GROUP_FULL)
 		range = (struct kvpool_wire_range){0, length};
 	for (uint32_t i = 0; i < range.count; i++)
-		if (!s->ready(s->cookie, group, range.first + i))
+		if (!there(s->cookie, group, range.first + i))
 			return false;
 	return true;
 }
 
-uint32_t section7_longest(const struct section7 *s)
+static uint32_t longest(const struct section7 *s, presence *there)
 {
 	for (uint32_t length = s->n; length > 0; length--) {
 		bool usable = true;
 
 		for (uint32_t g = 0; g < s->layout->n_groups; g++)
-			usable = usable && group_allows(s, g, length);
+			usable = usable && group_allows(s, there, g, length);
 		if (usable)
 			return length;
 	}
 	return 0;
 }
 
+uint32_t section7_longest(const struct section7 *s)
+{
+	return longest(s, s->ready);
+}
+
 uint32_t section7_pending(const struct section7 *s, uint32_t length)
 {
-	bool any_full = false;
-	uint32_t key;
+	uint32_t usable = longest(s, s->taken);
 
-	for (uint32_t g = 0; g < s->layout->n_groups; g++)
-		any_full = any_full || s->layout->groups[g].kind == KVPOOL_GROUP_FULL;
-	for (key = length; key < s->n; key++) {
-		bool taken = true;
-
-		for (uint32_t g = 0; g < s->layout->n_groups; g++)
-			if (any_full ? s->layout->groups[g].kind == KVPOOL_GROUP_FULL : g == 0)
-				taken = taken && s->taken(s->cookie, g, key);
-		if (!taken)
-			break;
-	}
-	return key - length;
+	return usable > length ? usable - length : 0;
 }

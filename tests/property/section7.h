@@ -24,7 +24,7 @@ struct section7 {
 
 uint32_t section7_longest(const struct section7 *s);
 
-/* Keys in a row after `length` that are READY or being written, as MATCH's `pending` counts. */
+/* Keys after `length` that would be usable too, were all that is written READY: `pending`. */
 uint32_t section7_pending(const struct section7 *s, uint32_t length);
 
 /* What MATCH reports of one group for a prefix of that length. */
