@@ -165,7 +165,7 @@ struct kvpool_range {
 
 struct kvpool_match {
 	uint32_t blocks;   /* usable prefix, in keys */
-	uint32_t pending;  /* keys after it that somebody is writing now */
+	uint32_t pending;  /* keys that the prefix would gain, were all that is written READY */
 	uint32_t reported; /* entries written to `out` */
 	uint32_t n_groups;
 	struct kvpool_range
@@ -281,6 +281,39 @@ int kvpool_store(struct kvpool_channel *channel, const struct kvpool_layout *lay
 int kvpool_load(struct kvpool_channel *channel, const struct kvpool_layout *layout, uint32_t group,
 		const struct kvpool_block *block, uint32_t shard, const struct kvpool_piece *pieces,
 		uint32_t n);
+
+/*
+ * A plane of an engine's paged KV memory, usually one layer: page i begins at base + i * stride,
+ * and `bytes` of it, side by side, belong to a block.
+ */
+struct kvpool_plane {
+	void *base;       /* in the engine's memory */
+	uint64_t stride;  /* bytes from one page to the next; at least `bytes` */
+	uint64_t bytes;   /* of one page */
+	uint32_t n_pages; /* that the plane has */
+	uint32_t table;   /* which row of `pages` numbers this plane's pages */
+};
+
+/*
+ * Gathers pages into one shard of n blocks of a group: block i takes, plane after plane, page
+ * pages[plane.table * n + i]. `pages` has n_tables rows of n numbers. Together the planes' bytes
+ * are at most the group's slot_bytes. Entries with block 0 are skipped. No call to the daemon.
+ * -EINVAL (sizes, a page that its plane has not, a table beyond n_tables) and -EACCES come before
+ * any byte is copied; what else kvpool_store() says may come after some blocks were.
+ */
+int kvpool_store_pages(struct kvpool_channel *channel, const struct kvpool_layout *layout,
+		       uint32_t group, const struct kvpool_block *blocks, uint32_t n,
+		       uint32_t shard, const struct kvpool_plane *planes, uint32_t n_planes,
+		       const uint32_t *pages, uint32_t n_tables);
+
+/*
+ * Scatters one shard of n blocks into pages; otherwise the same, but an entry with block 0 is
+ * -EINVAL: its pages would keep what they had.
+ */
+int kvpool_load_pages(struct kvpool_channel *channel, const struct kvpool_layout *layout,
+		      uint32_t group, const struct kvpool_block *blocks, uint32_t n, uint32_t shard,
+		      const struct kvpool_plane *planes, uint32_t n_planes, const uint32_t *pages,
+		      uint32_t n_tables);
 
 #pragma GCC visibility pop
 

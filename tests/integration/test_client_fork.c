@@ -68,6 +68,8 @@ static int use_inherited(const struct kvpool_match *match, const struct kvpool_b
 		kvpool_pointer(rig.channel, rig.layout, 0, block, 0, &address),
 		kvpool_store(rig.channel, rig.layout, 0, block, 0, &piece, 1),
 		kvpool_load(rig.channel, rig.layout, 0, block, 0, &piece, 1),
+		kvpool_store_pages(rig.channel, rig.layout, 0, block, 1, 0, NULL, 0, NULL, 0),
+		kvpool_load_pages(rig.channel, rig.layout, 0, block, 1, 0, NULL, 0, NULL, 0),
 	};
 
 	for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++)

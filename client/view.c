@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the bytes of one block are in this process, kept mapped while it is looked at. See view.h.
+ *
+ * Called with a channel, by its thread.
+ */
+#include "client/view.h"
+
+#include "client/channel.h"
+#include "client/layout.h"
+
+#include <errno.h>
+
+static int fail(struct kvpool_channel *channel, int error, const char *why)
+{
+	(void)kvpool_failure_literal(&channel->failure, error, why);
+	return error;
+}
+
+/* The channel's own session, if it is the block's and alive. */
+static bool enter_link(struct kvpool_channel *channel, uint64_t epoch, struct kvpool_view *view)
+{
+	struct kvpool_link *link = channel->link;
+
+	if (!link || link->session->epoch != epoch)
+		return false;
+	atomic_store_explicit(&link->busy, true, memory_order_seq_cst); /* B1 -> B2 */
+	if (kvpool_session_lost(link->session)) {                       /* S2 <- S1 */
+		atomic_store_explicit(&link->busy, false, memory_order_release);
+		return false;
+	}
+	view->session = link->session;
+	view->guest = false;
+	return true;
+}
+
+static int enter(struct kvpool_channel *channel, uint64_t epoch, struct kvpool_view *view)
+{
+	struct kvpool_deadline deadline = kvpool_deadline_make(0, channel->pool->deadline_ns);
+	int r;
+
+	if (KVPOOL_LIKELY(enter_link(channel, epoch, view)))
+		return 0;
+	view->guest = true;
+	view->session = kvpool_pool_enter_epoch(channel->pool, epoch);
+	if (view->session)
+		return 0;
+	/* A block from another member may come before this process has attached. */
+	r = kvpool_channel_begin(channel, NULL, false, &deadline, NULL);
+	if (r != 0)
+		return r;
+	view->session = kvpool_pool_enter_epoch(channel->pool, epoch);
+	if (view->session)
+		return 0;
+	return fail(channel, -ESTALE, "the block is of a daemon life that is over");
+}
+
+void kvpool_view_close(struct kvpool_channel *channel, struct kvpool_view *view)
+{
+	if (view->guest) {
+		kvpool_pool_leave(channel->pool, view->session);
+		return;
+	}
+	atomic_store_explicit(&channel->link->busy, false, memory_order_seq_cst); /* B1 -> B2 */
+	/* Whoever wanted to unmap it meanwhile has left that to this thread. */
+	if (KVPOOL_UNLIKELY(kvpool_session_lost(view->session)))
+		kvpool_pool_settle(channel->pool);
+}
+
+/*
+ * Shards lie where the daemon says, so it must have been told of the layout. Not within a view: it
+ * may take a new attach.
+ */
+static int learn(struct kvpool_channel *channel, const struct kvpool_layout *layout, uint64_t epoch)
+{
+	const struct kvpool_link *link = channel->link;
+	struct kvpool_deadline deadline;
+	uint16_t id;
+
+	/* In a life that is over it is known already, or never will be. */
+	if (link && (link->session->epoch != epoch || kvpool_session_lost(link->session)))
+		return 0;
+	/* L2 <- L1 */
+	if (link && atomic_load_explicit(&link->session->layouts[layout->index].id_plus_1,
+					 memory_order_acquire) != 0)
+		return 0;
+	deadline = kvpool_deadline_make(0, channel->pool->deadline_ns);
+	return kvpool_channel_begin(channel, layout, true, &deadline, &id);
+}
+
+static int stride(struct kvpool_channel *channel, const struct kvpool_layout *layout,
+		  uint32_t group, const struct kvpool_view *view, uint64_t *out)
+{
+	const struct kvpool_session_layout *known = &view->session->layouts[layout->index];
+
+	/* L2 <- L1 */
+	if (atomic_load_explicit(&known->id_plus_1, memory_order_acquire) == 0)
+		return fail(channel, -ESTALE,
+			    "the layout was never used in the block's daemon life");
+	*out = atomic_load_explicit(&known->stride[group], memory_order_relaxed);
+	return 0;
+}
+
+/* The start of the block's segment; mapped now if need be. */
+static int map_segment(struct kvpool_channel *channel, uint32_t id, const struct kvpool_view *view,
+		       uint8_t **base, uint64_t *bytes)
+{
+	struct kvpool_deadline deadline;
+	int r;
+
+	*base = kvpool_segments_find(&view->session->segments, id, bytes);
+	if (KVPOOL_LIKELY(*base != NULL))
+		return 0;
+	if (kvpool_session_lost(view->session))
+		return fail(channel, -ESTALE, "the block is of a daemon life that is over");
+	deadline = kvpool_deadline_make(0, channel->pool->deadline_ns);
+	r = kvpool_session_get_segment(view->session, id, &deadline, &channel->failure);
+	if (r != 0)
+		return r;
+	*base = kvpool_segments_find(&view->session->segments, id, bytes);
+	return *base ? 0 : fail(channel, -ESTALE, "the block is of a daemon life that is over");
+}
+
+/* Finds the shard's bytes within the entered session. */
+static int find(struct kvpool_channel *channel, const struct kvpool_layout *layout, uint32_t group,
+		const struct kvpool_block *block, uint32_t shard, struct kvpool_view *view)
+{
+	uint64_t slot = layout->wire.groups[group].slot_bytes, step = 0;
+	uint64_t bytes = 0, offset;
+	uint8_t *base;
+	int r = shard > 0 ? stride(channel, layout, group, view, &step) : 0;
+
+	if (r == 0)
+		r = map_segment(channel, block->segment, view, &base, &bytes);
+	if (r != 0)
+		return r;
+	/* Neither the caller nor the daemon is believed: 32 bits of units and 64 strides fit. */
+	offset = ((uint64_t)block->offset << KVPOOL_UNIT_SHIFT) + shard * step;
+	if (offset > bytes || slot > bytes - offset)
+		return fail(channel, -EINVAL, "the block lies outside of its segment");
+	view->address = base + offset;
+	view->offset = offset;
+	view->slot_bytes = slot;
+	return 0;
+}
+
+int kvpool_view_check(struct kvpool_channel *channel, const struct kvpool_layout *layout,
+		      uint32_t group, uint32_t shard)
+{
+	if (KVPOOL_UNLIKELY(kvpool_pool_check(channel->pool) != 0))
+		return fail(channel, -EOWNERDEAD,
+			    "the handle was inherited through fork(): open an own one");
+	if (layout->pool != channel->pool || group >= layout->wire.n_groups ||
+	    shard >= layout->wire.n_shards)
+		return fail(channel, -EINVAL, "layout, group, shard or block");
+	return 0;
+}
+
+int kvpool_view_open(struct kvpool_channel *channel, const struct kvpool_layout *layout,
+		     uint32_t group, const struct kvpool_block *block, uint32_t shard,
+		     struct kvpool_view *view)
+{
+	int r = kvpool_view_check(channel, layout, group, shard);
+
+	if (r == 0 && block->block == 0)
+		r = fail(channel, -EINVAL, "layout, group, shard or block");
+	if (r == 0 && shard > 0)
+		r = learn(channel, layout, block->epoch);
+	if (r == 0)
+		r = enter(channel, block->epoch, view);
+	if (r != 0)
+		return r;
+	r = find(channel, layout, group, block, shard, view);
+	if (r != 0)
+		kvpool_view_close(channel, view);
+	return r;
+}
