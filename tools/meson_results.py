@@ -14,6 +14,7 @@ TAIL_LINES = 25
 
 
 def output(test: dict) -> list[str]:
+    """The lines that the test printed, without the empty ones."""
     lines = (test.get("stdout", "") + "\n" + test.get("stderr", "")).splitlines()
     return [line.strip() for line in lines if line.strip()]
 
@@ -28,6 +29,7 @@ def reason(test: dict) -> str:
 
 
 def main(path: str) -> int:
+    """Prints what became of the tests in this log. Returns the exit code."""
     try:
         with open(path, encoding="utf-8") as log:
             tests = [json.loads(line) for line in log if line.strip()]

@@ -5,7 +5,8 @@
 #
 #	packages_ensure PROGRAM yes|no GROUP...
 #
-# GROUP is "build" or "test". Asks nothing. Where nothing is missing it takes some milliseconds.
+# GROUP is "build", "test", "python" or "engines". Asks nothing. Where nothing is missing it takes some
+# milliseconds.
 
 packages_build=(
 	gcc                  # the compiler
@@ -44,6 +45,20 @@ packages_test=(
 	systemd            # systemd-analyze: checks the units
 )
 
+# To build the Python package and to install it; pip brings the rest.
+packages_python=(
+	python3      # 3.11; another from 3.10 on that comes first on the path does as well
+	python3-venv # virtual environments, with pip
+	python3-dev  # Python.h
+)
+
+# To install the engines that tools/engines pins, and to build llama.cpp.
+packages_engines=(
+	"${packages_python[@]}"
+	cmake # the build system of llama.cpp
+	g++   # its compiler, and what torch compiles kernels with
+)
+
 # Prints the packages of these groups that are not installed, one a line.
 packages_missing() {
 	local -a wanted=()
@@ -54,6 +69,8 @@ packages_missing() {
 		case $group in
 		build) wanted+=("${packages_build[@]}") ;;
 		test) wanted+=("${packages_test[@]}") ;;
+		python) wanted+=("${packages_python[@]}") ;;
+		engines) wanted+=("${packages_engines[@]}") ;;
 		*)
 			echo "packages.sh: no group $group" >&2
 			return 2
