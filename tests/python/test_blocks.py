@@ -22,6 +22,7 @@ def test_should_tell_what_was_granted_and_why_not(blocks: kvpool.Blocks) -> None
     assert len(blocks) == 3
     assert [blocks.granted(i) for i in range(3)] == [True, False, True]
     assert [blocks.code(i) for i in range(3)] == [0, kvpool.ReserveCode.EXISTS, 0]
+    assert blocks.codes() == [0, kvpool.ReserveCode.EXISTS, 0]
     assert [blocks.epoch(i) for i in range(3)] == [99, 99, 100]
     assert blocks.granted(-1)
 

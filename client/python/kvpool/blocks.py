@@ -6,6 +6,7 @@ Immutable, so any thread may hold them; any process of the same engine too.
 
 import enum
 import struct
+from array import array
 from typing import overload
 
 from kvpool._library import lib
@@ -91,6 +92,11 @@ class Blocks:
         """0 where a block was granted, else why not: one of ReserveCode."""
         block, generation, *_ = self._fields(index)
         return 0 if block else generation
+
+    def codes(self) -> list[int]:
+        """The code of every block; the same as code() for each, much faster."""
+        words = array("I", self.raw)
+        return [0 if block else code for block, code in zip(words[0::6], words[1::6], strict=True)]
 
     def epoch(self, index: int) -> int:
         """The daemon life that gave the block."""

@@ -63,7 +63,7 @@ class Claims:
             if group != self.full[0]:
                 self._keep(request, group, first, blocks)
                 continue
-            codes = [blocks.code(i) for i in range(len(blocks))]
+            codes = blocks.codes()
             # Behind a block that has no place nothing can be found.
             end = next((i for i, c in enumerate(codes) if c not in (GRANTED, EXISTS, BUSY)), None)
             if end is not None:
@@ -98,7 +98,7 @@ class Claims:
                     self._keep(request, group, a, blocks)
 
     def _keep(self, request: Tracked, group: int, first: int, blocks: Blocks) -> None:
-        if any(blocks.granted(i) for i in range(len(blocks))):
+        if GRANTED in blocks.codes():
             request.runs.setdefault(group, []).append(Run(first, blocks))
 
     def ready_parts(
@@ -143,16 +143,16 @@ def select(
     with their pages, a row a table; and what was granted but has no page. Page 0 is none: engines
     keep it for positions that hold nothing."""
     n = len(blocks)
-    rows = [list(table[start : start + n]) for table in tables]
-    there = [
-        i
-        for i in range(n)
-        if blocks.granted(i) and all(i < len(row) and row[i] != 0 for row in rows)
-    ]
-    gone = [i for i in range(n) if blocks.granted(i) and i not in set(there)]
-    pages = array("I", (row[i] for row in rows for i in there))
+    rows = [table[start : start + n] for table in tables]
+    paged = min((len(row) for row in rows), default=0)
+    granted = [i for i, code in enumerate(blocks.codes()) if code == GRANTED]
+    there = [i for i in granted if i < paged and all(row[i] != 0 for row in rows)]
+    pages = array("I", [row[i] for row in rows for i in there])
     kept = blocks if len(there) == n else pick(blocks, there)
-    return kept, pages, pick(blocks, gone) if gone else None
+    if len(there) == len(granted):
+        return kept, pages, None
+    held = set(there)
+    return kept, pages, pick(blocks, [i for i in granted if i not in held])
 
 
 def pick(blocks: Blocks, indices: Sequence[int]) -> Blocks:

@@ -82,4 +82,17 @@ def choose(config: Any) -> None:
             version,
             ", ".join(versions.KNOWN),
         )
-    log.info("kvpool: prompt KV is shared through the pool of this host (KVPOOL_DISABLE=1: not)")
+    _tell()
+
+
+def _tell() -> None:
+    """One line where a daemon answers; silence where none does, since one may come later."""
+    import kvpool
+
+    try:
+        with kvpool.Pool(name="vllm", require=True):
+            log.info("kvpool: prompt KV is shared through this host's pool (KVPOOL_DISABLE=1: not)")
+    except kvpool.NotConnected as e:
+        log.debug("kvpool: %s", e)
+    except kvpool.Error as e:
+        log.warning("kvpool: the daemon is there, but: %s", e)
