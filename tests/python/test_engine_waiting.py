@@ -101,6 +101,22 @@ def test_should_wait_no_longer_than_computing_was_measured_to_take(
     assert b.admit(second) == 0
 
 
+def test_should_wait_on_while_the_writer_goes_on(
+    engine: Callable[..., Engine], clock: Clock
+) -> None:
+    a, b = engine(chunk=4 * TOKENS), engine()
+    first, second = Request("first", PROMPT), Request("second", PROMPT)
+    a.admit(first)
+    assert b.admit(second) is None
+    for _ in range(2):
+        clock.now += 0.9  # of a second, since nothing was measured
+        a.step(first)
+        assert b.admit(second) is None
+    clock.now += 1.1
+
+    assert b.admit(second) == 8 * TOKENS
+
+
 def test_should_not_wait_for_itself(engine: Callable[..., Engine]) -> None:
     a = engine()
     request = Request("queued", PROMPT)

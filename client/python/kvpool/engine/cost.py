@@ -12,6 +12,7 @@ _WEIGHT = 0.2  # of a new measurement
 _MIN_TOKENS = 64  # of a step that tells about prefill rather than about one decode
 _PROBE = 32  # every so many declined hits one is taken, so that the copy is measured again
 _FIRST_WAIT = 1.0  # seconds, before anything was measured
+_PATIENCE = 1.25  # with a writer, since speeds vary: it began earlier
 
 
 class Rate:
@@ -56,7 +57,7 @@ class Cost:
         return self._declined % _PROBE == 0
 
     def wait_budget(self, tokens: int, most: float) -> float:
-        """Seconds after which computing `tokens` would have been done as well."""
+        """Seconds in which somebody as fast as this engine has computed `tokens`."""
         if self.compute.seconds is None:
             return min(_FIRST_WAIT, most)
-        return min(tokens * self.compute.seconds, most)
+        return min(tokens * self.compute.seconds * _PATIENCE, most)

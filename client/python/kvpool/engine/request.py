@@ -65,10 +65,12 @@ class Run:
 
 @dataclass
 class Wait:
-    """Since when a request waits for another engine's work, and until when it does."""
+    """Since when a request waits for another engine's work, and until when it does unless more of
+    it is there by then than the `needed` blocks that were there before."""
 
     since: float
     until: float
+    needed: int
 
 
 @dataclass

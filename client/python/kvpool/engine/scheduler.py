@@ -244,11 +244,14 @@ class Scheduler:
     def _may_wait(self, request: Tracked, needed: int, ahead: int) -> bool:
         if request.waited:
             return False
-        now = self._clock()
+        now, most = self._clock(), self._settings.wait
         if request.wait is None:
-            budget = self._cost.wait_budget(ahead * self._tokens, self._settings.wait)
-            request.wait = Wait(now, now + budget)
+            request.wait = Wait(now, now, -1)
             self.counters.add("waits")
+        if needed > request.wait.needed:  # the writer goes on
+            budget = self._cost.wait_budget(ahead * self._tokens, most)
+            request.wait.until = min(now + budget, request.wait.since + most)
+            request.wait.needed = needed
         if now >= request.wait.until:
             self.counters.add("waits_given_up")
             request.waited = True
