@@ -63,6 +63,22 @@ static int clear_up(struct kvpool_channel *channel, bool arena, struct kvpool_de
 	return r;
 }
 
+/* The arithmetic of a layout whose blocks find no room, for whoever sizes the pool. */
+static int too_large(struct kvpool_channel *channel, const struct kvpool_wire_layout *wire,
+		     uint64_t extent)
+{
+	const double mib = 1 << 20;
+	uint64_t frame = 0;
+
+	for (uint32_t g = 0; g < wire->n_groups; g++)
+		frame = KVPOOL_MAX(frame, wire->groups[g].slot_bytes);
+	return kvpool_failure_set(&channel->failure, -E2BIG,
+				  "layout: a block takes %.2f MiB in each of %u shards, and an "
+				  "extent of this pool holds %.2f MiB: give kvpoold a larger "
+				  "--extent-size, and --size where that is not enough",
+				  (double)frame / mib, wire->n_shards, (double)extent / mib);
+}
+
 /* Tells the daemon of a layout. The arena is free. */
 static int register_layout(struct kvpool_channel *channel, const struct kvpool_layout *layout,
 			   struct kvpool_deadline *deadline)
@@ -76,6 +92,9 @@ static int register_layout(struct kvpool_channel *channel, const struct kvpool_l
 
 	memcpy(channel->link->arena, &layout->wire, sizeof(layout->wire));
 	r = kvpool_channel_call(channel, &request, deadline, &reply);
+	if (r == 0 && reply.status == KVPOOL_STATUS_TOO_LARGE && reply.extent)
+		return too_large(channel, &layout->wire,
+				 (uint64_t)reply.extent << KVPOOL_UNIT_SHIFT);
 	if (r == 0)
 		r = kvpool_channel_status(channel, layout, &reply, "layout");
 	if (r != 0)

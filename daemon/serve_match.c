@@ -25,6 +25,9 @@ int kvpool_serve_layout(struct kvpool_channel *ch, const struct kvpool_request *
 	KVPOOL_COPIED(wire);
 	memset(&result, 0, sizeof(result));
 	r = kvpool_cache_layout(ch->cache, ch->client->holder, &wire, &layout, &result);
+	if (r == KVPOOL_STATUS_TOO_LARGE)
+		reply->extent =
+			(uint32_t)(kvpool_cache_extent_bytes(ch->cache) >> KVPOOL_UNIT_SHIFT);
 	if (r != 0)
 		return r;
 	memcpy(to, &result, sizeof(result));

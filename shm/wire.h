@@ -205,9 +205,9 @@ struct kvpool_reply {
 		uint32_t layout;  /* LAYOUT: its id, for this client */
 	};
 	union {
-		uint32_t pending; /* MATCH: further keys, in a row, that are being written or READY
-				   */
+		uint32_t pending; /* MATCH: keys more, were all that is being written READY */
 		uint32_t holder;  /* RESERVE with NO_SPACE: the client that holds most of it */
+		uint32_t extent;  /* LAYOUT with TOO_LARGE: what a block may take, in units */
 	};
 	uint64_t lease; /* MATCH: 0 where nothing is held */
 	uint64_t epoch;

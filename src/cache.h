@@ -133,6 +133,9 @@ int kvpool_cache_layout(struct kvpool_cache *cache, struct kvpool_holder *holder
 			const struct kvpool_wire_layout *wire, uint16_t *layout,
 			struct kvpool_wire_layout_result *result);
 
+/* What a frame (all shards of one block) takes at most. */
+uint64_t kvpool_cache_extent_bytes(const struct kvpool_cache *cache);
+
 /*
  * How many groups a layout has that this holder registered; 0 where it did not. One load or two:
  * the daemon asks with every MATCH, to know how long the result may be.

@@ -210,6 +210,11 @@ static int layout_make(struct kvpool_cache *cache, const struct kvpool_wire_layo
 	return 0;
 }
 
+uint64_t kvpool_cache_extent_bytes(const struct kvpool_cache *cache)
+{
+	return cache->config.extent_bytes;
+}
+
 int kvpool_cache_layout(struct kvpool_cache *cache, struct kvpool_holder *holder,
 			const struct kvpool_wire_layout *wire, uint16_t *layout,
 			struct kvpool_wire_layout_result *result)

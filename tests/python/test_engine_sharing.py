@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two engines without a model share prompts through a real kvpoold; every byte is checked."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import harness
 import pytest
+from kvpool import Group
 from paged_engine import TOKENS, Engine, Request, make_spec
 
 PROMPT = list(range(10 * TOKENS + 5))
@@ -230,3 +232,30 @@ def test_should_share_what_was_stored_by_a_request_that_may_not_read(
     request = Request("scores it too", PROMPT)
     request.readable = False
     assert b.admit(request) == 0
+
+
+def test_should_say_once_why_a_pool_is_too_small_for_a_block(
+    engine: Callable[..., Engine], caplog: pytest.LogCaptureFixture
+) -> None:
+    large = make_spec()
+    a = engine(dataclasses.replace(large, groups=(Group("full", 48 << 20),)))
+    for i in range(3):
+        assert a.scheduler.lookup(Request(f"request {i}", PROMPT), 0) == 0
+
+    said = [r.getMessage() for r in caplog.records if "48.00 MiB in each of 1 shards" in r.message]
+    assert len(said) == 1
+    assert "--extent-size" in said[0]
+
+
+def test_should_say_once_why_the_pool_has_no_place(
+    engine: Callable[..., Engine], caplog: pytest.LogCaptureFixture
+) -> None:
+    a = engine(dataclasses.replace(make_spec(), groups=(Group("full", 1 << 20),)))
+    held = [Request(f"request {i}", [i, *range(40 * TOKENS)]) for i in range(4)]
+    for request in held:
+        assert a.scheduler.lookup(request, 0) == 0  # reserves 40 MiB of 64
+
+    assert a.counted()["no_space"] >= 1
+    said = [r.getMessage() for r in caplog.records if "not all is stored" in r.message]
+    assert any("writers hold what could be evicted" in sentence for sentence in said)
+    assert len(said) == len(set(said))

@@ -50,7 +50,7 @@ def test_should_say_once_that_the_pool_is_shared(
     monkeypatch.setenv("KVPOOL_SOCKET", daemon.socket)
     make(monkeypatch)
 
-    assert ["this host's pool" in r.getMessage() for r in caplog.records] == [True]
+    assert ["through the pool of this host" in r.getMessage() for r in caplog.records] == [True]
 
 
 def test_should_leave_a_users_own_choice_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from kvpool.engine.settings import Settings
 
 T = TypeVar("T")
 
+_SENTENCES = 16  # that are said in an engine's life
+
 log = logging.getLogger(__name__)
 
 
@@ -35,6 +37,7 @@ class Line:
         self._breaker = Breaker()
         self._pid = os.getpid()
         self._attached = False
+        self._said: set[str] = set()
 
     @property
     def open(self) -> bool:
@@ -103,16 +106,25 @@ class Line:
             self._counters.add("unanswered")
             log.warning("kvpool: the daemon did not answer in time; computing without it for now")
             return None
-        except kvpool.Error as e:
+        except (kvpool.NotConnected, kvpool.Stale) as e:
             self._counters.add("unanswered")
             log.debug("kvpool: %s", e)
             self._note_attachment(False)
+            return None
+        except kvpool.Error as e:
+            self.say_once(f"KV is not shared: {e.strerror}")
             return None
         finally:
             self._counters.add("lookup_seconds", self._clock() - now)
         self._breaker.answered()
         self._note_attachment(True)
         return answer
+
+    def say_once(self, sentence: str) -> None:
+        """A line that a person should read, and read once."""
+        if sentence not in self._said and len(self._said) < _SENTENCES:
+            self._said.add(sentence)
+            log.warning("kvpool: %s", sentence)
 
     def _note_attachment(self, attached: bool) -> None:
         if attached == self._attached:

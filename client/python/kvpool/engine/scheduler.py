@@ -7,7 +7,6 @@ to the engine's scheduler thread. Nothing raises because of the pool.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -23,8 +22,6 @@ from kvpool.engine.settings import Settings
 
 _IN_FLIGHT = 3  # steps that an engine has under way at most, pipeline aside
 _NAP = 0.005  # seconds that an engine with nothing else to do sleeps on a block being written
-
-log = logging.getLogger(__name__)
 
 
 class Scheduler:
@@ -233,7 +230,9 @@ class Scheduler:
         codes = self._claims.take(request, end)
         if request.broken:
             self.counters.add("no_space")
-            log.debug("kvpool: %s is not stored: %s", view.id, self._line.no_space_text)
+            self._line.say_once(
+                f"not all is stored (counted as no_space): {self._line.no_space_text}"
+            )
         behind = codes[max(needed - first, 0) :]
         missing = next((i for i, code in enumerate(behind) if code != EXISTS), len(behind))
         busy = 0

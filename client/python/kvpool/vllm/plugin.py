@@ -18,6 +18,7 @@ log = logging.getLogger("vllm.kvpool")
 CONNECTOR = "KvpoolConnector"
 MODULE = "kvpool.vllm.connector"
 _MARK = "_kvpool_chooses"
+_SHARED = "prompt KV is shared through the pool of this host"
 
 
 def register() -> None:
@@ -91,7 +92,7 @@ def _tell() -> None:
 
     try:
         with kvpool.Pool(name="vllm", require=True):
-            log.info("kvpool: prompt KV is shared through this host's pool (KVPOOL_DISABLE=1: not)")
+            log.info("kvpool: %s (KVPOOL_DISABLE=1: not)", _SHARED)
     except kvpool.NotConnected as e:
         log.debug("kvpool: %s", e)
     except kvpool.Error as e:
