@@ -25,7 +25,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
-from kvpool.engine.jobs import Report, Step
+from kvpool.engine.jobs import Copy, Report, Step
 from kvpool.engine.settings import Settings, disabled_by_environment
 from kvpool.vllm import facts
 from kvpool.vllm.geometry import Geometry, Unsupported
@@ -104,6 +104,7 @@ class KvpoolConnector(KVConnectorBase_V1, SupportsHMA):
         self.off = False
         self._scheduler: SchedulerSide | None = None
         self._worker: WorkerSide | None = None
+        self._promised: set[str] = set()  # requests that wait for a load which was not sent yet
         self._unread: set[str] = set()  # loads of steps in which the worker's side is off
         # A block that could not be loaded is computed: without this vLLM fails the request.
         self._kv_transfer_config.kv_load_failure_policy = "recompute"
@@ -173,16 +174,25 @@ class KvpoolConnector(KVConnectorBase_V1, SupportsHMA):
         tokens = self._scheduler.lookup(request, num_computed_tokens)
         return tokens, bool(tokens)
 
-    @guarded(lambda: None)
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         """Plans the load of what was promised."""
-        assert self._scheduler is not None
-        self._scheduler.allocated(request, blocks.get_block_ids(), num_external_tokens)
+        if num_external_tokens > 0:
+            self._promised.add(request.request_id)
+        self._allocated(request, blocks, num_external_tokens)
+
+    @guarded(lambda: None)
+    def _allocated(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        if self._scheduler is not None:
+            self._scheduler.allocated(request, blocks.get_block_ids(), num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
-        """The step's copies."""
-        step = self._plan(scheduler_output)
-        return StepMetadata(step if step is not None else Step())
+        """The step's copies. vLLM waits for every load that was promised, so those that came to
+        nothing here are sent as loads that fail."""
+        step = self._plan(scheduler_output) or Step()
+        sent = {copy.request for copy in step.loads}
+        step.loads += [Copy(0, id, 0, ()) for id in sorted(self._promised - sent)]
+        self._promised.clear()
+        return StepMetadata(step)
 
     @guarded(lambda: None)
     def _plan(self, scheduler_output: Any) -> Step | None:
