@@ -47,8 +47,11 @@ static bool plausible(const struct kvpool_plane *plane)
 static int check_pages(const struct paged *paged, uint32_t p)
 {
 	const struct kvpool_plane *plane = &paged->planes[p];
-	const uint32_t *row = paged->pages + (size_t)plane->table * paged->n;
+	const uint32_t *row;
 
+	if (paged->n == 0)
+		return 0; /* there may be no `pages` to point into */
+	row = paged->pages + (size_t)plane->table * paged->n;
 	for (uint32_t i = 0; i < paged->n; i++)
 		if (KVPOOL_UNLIKELY(row[i] >= plane->n_pages))
 			return REFUSE(paged, "%s: page %u of block %u: plane %u has %u pages",
@@ -98,7 +101,9 @@ static uint64_t find_pages(const struct paged *paged, uint32_t i, uint32_t first
 		const struct kvpool_plane *plane = &paged->planes[first + k];
 		uint64_t page = paged->pages[(size_t)plane->table * paged->n + i];
 
-		pieces[k].address = (uint8_t *)plane->base + page * plane->stride;
+		/* A plane of no bytes may have no base either. */
+		pieces[k].address =
+			plane->bytes ? (uint8_t *)plane->base + page * plane->stride : plane->base;
 		pieces[k].bytes = plane->bytes;
 		bytes += plane->bytes;
 	}

@@ -35,7 +35,7 @@ SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 LORA_RANK = 8
 LORA_TARGETS = ("q_proj", "v_proj", "o_proj")
 # Small enough that the text stays text, large enough that it is another one.
-LORA_SCALE = 0.05
+LORA_SCALE = 0.1
 TUNED_NOISE = 0.03
 
 # The inverse of the root of the hidden size: what goes through a layer keeps its size.

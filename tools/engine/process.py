@@ -322,7 +322,7 @@ class Engine:
     def kill(self) -> None:
         """SIGKILL to the child and all that it started, and waits for their end."""
         end_group(self._process.pid)
-        self._process.wait()
+        self._wait_ended()
 
     def quit(self) -> None:
         """Asks the engine to shut down in its own way, which takes it seconds."""
@@ -330,7 +330,8 @@ class Engine:
             self._send({"op": "quit"})
             self._process.wait(QUIT_SECONDS)
         except (EngineDied, subprocess.TimeoutExpired):
-            pass
+            return
+        self._wait_ended()
 
     def close(self, *, keep_log: bool = False) -> None:
         """Ends the child at once and removes its folder. May be called again."""
@@ -342,6 +343,10 @@ class Engine:
                     stream.close()
         if not keep_log:
             shutil.rmtree(self._work, ignore_errors=True)
+
+    def _wait_ended(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended)
 
     def _begin(self, message: dict[str, Any]) -> int:
         with self._changed:
