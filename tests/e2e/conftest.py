@@ -19,6 +19,13 @@ from fleet import Fleet, Fleets  # noqa: E402 - needs the path above
 from models import SMOLLM2  # noqa: E402
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First the tests that share a fleet, one after the other: starting engines is what takes
+    time. Then those with engines of their own."""
+    items.sort(key=lambda item: "fleets" not in getattr(item, "fixturenames", ()))
+    items.sort(key=lambda item: "no_fleet" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def fleets() -> Iterator[Fleets]:
     """Who keeps the engines that modules share."""
