@@ -40,4 +40,6 @@ def test_should_compute_once_what_reaches_both_engines_in_the_same_instant(
     assert computed == ROUNDS * 2 * LONG - saved
     # What follows the last full block is computed by both.
     once = ROUNDS * (2 * LONG - shared_tokens(LONG))
-    assert computed <= 1.2 * once, f"{computed:.0f} tokens computed, once is {once}"
+    # On a busy machine one of the rounds may wait in vain, and compute twice.
+    most = once + shared_tokens(LONG)
+    assert computed <= most, f"{computed:.0f} tokens computed, once is {once}"
