@@ -76,7 +76,7 @@ def test_should_wait_as_long_as_computing_takes_but_not_longer_than_allowed() ->
     cost = Cost()
     assert cost.wait_budget(10**6, 10.0) == 1.0
     cost.step_ended(100, 0.0, 1.0)
-    assert cost.wait_budget(400, 10.0) == pytest.approx(5.0)
+    assert cost.wait_budget(250, 10.0) == pytest.approx(5.0)
     assert cost.wait_budget(5000, 10.0) == 10.0
 
 

@@ -12,7 +12,7 @@ _WEIGHT = 0.2  # of a new measurement
 _MIN_TOKENS = 64  # of a step that tells about prefill rather than about one decode
 _PROBE = 32  # every so many declined hits one is taken, so that the copy is measured again
 _FIRST_WAIT = 1.0  # seconds, before anything was measured
-_PATIENCE = 1.25  # with a writer, since speeds vary: it began earlier
+_PATIENCE = 2.0  # with a writer: it may share a busy host with whoever waits
 
 
 class Rate:

@@ -21,7 +21,7 @@ from kvpool.engine.request import Offer, Tracked, View, Wait
 from kvpool.engine.settings import Settings
 
 _IN_FLIGHT = 3  # steps that an engine has under way at most, pipeline aside
-_NAP = 0.005  # seconds that an engine with nothing else to do sleeps on a block being written
+_NAP = 0.02  # seconds that an engine with nothing else to do sleeps on a block being written
 
 
 class Scheduler:
