@@ -259,3 +259,17 @@ def test_should_say_once_why_the_pool_has_no_place(
     said = [r.getMessage() for r in caplog.records if "not all is stored" in r.message]
     assert any("writers hold what could be evicted" in sentence for sentence in said)
     assert len(said) == len(set(said))
+
+
+def test_should_remember_what_it_stored_for_one_step_only(engine: Callable[..., Engine]) -> None:
+    a = engine(chunk=4 * TOKENS)
+    request = Request("first", PROMPT)
+    a.admit(request)
+    told = []
+    while request.computed < request.tokens:
+        a.step(request)
+        told.append(a.scheduler.stored)
+
+    assert told == [[("first", 0, 4)], [("first", 4, 4)], [("first", 8, 2)]]
+    a.run_step([])
+    assert a.scheduler.stored == []

@@ -38,7 +38,9 @@ class Scheduler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = Counters()
-        self.stored: list[tuple[str, int, int]] = []  # request, first key, keys: see take_stored()
+        # Given to the workers by the step planned last: request, first key, keys. What is not read
+        # by the next step is gone, so that it does not grow where nobody reads it.
+        self.stored: list[tuple[str, int, int]] = []
         self._settings = settings
         self._clock = clock
         self._tokens = spec.block_tokens
@@ -99,6 +101,7 @@ class Scheduler:
         """Plans a step's copies. `scheduled`: id, tokens whose KV this step computes, and the
         request's block tables."""
         step, total = Step(), 0
+        self.stored = []
         for id in preempted:
             self._preempted(id)
         step.loads, self._loads = self._loads, []
@@ -142,12 +145,6 @@ class Scheduler:
             self._drop_offer(request)
             self._claims.give_back(request)
             self._note_wait(request)
-
-    def take_stored(self) -> list[tuple[str, int, int]]:
-        """Requests and the keys (first, count) whose blocks were given to the workers to store
-        since the last call."""
-        stored, self.stored = self.stored, []
-        return stored
 
     def replace_model(self, spec: LayoutSpec) -> None:
         """The engine's weights are others from now on."""

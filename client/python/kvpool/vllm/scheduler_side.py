@@ -160,7 +160,7 @@ class SchedulerSide:
             if self._token is not None:
                 self._events.lost()
             self._token = step.token
-        for id, first, count in self._scheduler.take_stored():
+        for id, first, count in self._scheduler.stored:
             view = self._views.get(id)
             if view is not None:
                 self._events.stored(view.request, first, count)
