@@ -97,6 +97,7 @@ static int stride(struct kvpool_channel *channel, const struct kvpool_layout *la
 	if (atomic_load_explicit(&known->id_plus_1, memory_order_acquire) == 0)
 		return fail(channel, -ESTALE,
 			    "the layout was never used in the block's daemon life");
+	/* Published by L1, seen by L2 above. */
 	*out = atomic_load_explicit(&known->stride[group], memory_order_relaxed);
 	return 0;
 }

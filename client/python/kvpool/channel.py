@@ -281,13 +281,9 @@ class Channel:
         Makes no call to the daemon. The pieces are C-contiguous buffers of at most slot_bytes
         bytes together. EACCES where the pool is read-only, EINVAL for more bytes than that.
         """
-        array, _borrowed = _borrow_pieces(pieces, writable=False)
-        block = _from_blocks(blocks) + _to_index(blocks, index)
-        group, shard = to_uint32(group, "group"), to_uint32(shard, "shard")
-        with self._call(layout) as handle:
-            self._check(
-                lib.kvpool_store(handle, layout.handle, group, block, shard, array, len(pieces))
-            )
+        self._copy_pieces(
+            lib.kvpool_store, layout, group, blocks, index, pieces, shard, writable=False
+        )
 
     def load(
         self,
@@ -300,13 +296,9 @@ class Channel:
         shard: int = 0,
     ) -> None:
         """Scatters one shard of a block that is leased into writable pieces; see store()."""
-        array, _borrowed = _borrow_pieces(pieces, writable=True)
-        block = _from_blocks(blocks) + _to_index(blocks, index)
-        group, shard = to_uint32(group, "group"), to_uint32(shard, "shard")
-        with self._call(layout) as handle:
-            self._check(
-                lib.kvpool_load(handle, layout.handle, group, block, shard, array, len(pieces))
-            )
+        self._copy_pieces(
+            lib.kvpool_load, layout, group, blocks, index, pieces, shard, writable=True
+        )
 
     def store_pages(
         self,
@@ -411,6 +403,24 @@ class Channel:
     def _error(self, r: int) -> Error:
         text = ffi.string(lib.kvpool_channel_error(self._handle))
         return make_error(r, text.decode(errors="replace"))
+
+    def _copy_pieces(
+        self,
+        function: Any,
+        layout: Layout,
+        group: int,
+        blocks: Blocks,
+        index: int,
+        pieces: Sequence[Buffer],
+        shard: int,
+        *,
+        writable: bool,
+    ) -> None:
+        array, _borrowed = _borrow_pieces(pieces, writable=writable)
+        block = _from_blocks(blocks) + _to_index(blocks, index)
+        group, shard = to_uint32(group, "group"), to_uint32(shard, "shard")
+        with self._call(layout) as handle:
+            self._check(function(handle, layout.handle, group, block, shard, array, len(pieces)))
 
     def _copy_pages(
         self,

@@ -9,6 +9,7 @@ used in its thread.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -52,6 +53,7 @@ class Book:
         self._identify = identify
         self._base = base
         self._entries: dict[str | None, Entry] = {}
+        self._numbers = itertools.count(1)
         self._digests: dict[Hashable, Future[str]] = {}
         self._said: set[Hashable] = set()
         self._threads: ThreadPoolExecutor | None = None
@@ -94,22 +96,15 @@ class Book:
         entry = self._entries.get(digest)
         if entry is not None:
             return entry
-        if self._pool_is_full():
+        if len(self._entries) >= _LAYOUTS_MAX:
             self._say(
                 "layouts", f"more than {_LAYOUTS_MAX} adapters: the others of them are not shared"
             )
             return None
         spec = dataclasses.replace(self._base, adapter=digest)
-        entry = Entry(self._number(), spec, open_layout(self._pool, spec))
+        entry = Entry(next(self._numbers), spec, open_layout(self._pool, spec))
         self._entries[digest] = entry
         return entry
-
-    def _pool_is_full(self) -> bool:
-        return len(self._entries) >= _LAYOUTS_MAX
-
-    def _number(self) -> int:
-        self._last = getattr(self, "_last", 0) + 1
-        return self._last
 
     def _say(self, key: Hashable, sentence: str) -> None:
         if key not in self._said:
@@ -119,17 +114,4 @@ class Book:
 
 def open_layout(pool: Pool, spec: LayoutSpec) -> Layout:
     """Describes a layout to the library; raises kvpool.Error where it refuses."""
-    return pool.layout(
-        engine=spec.engine,
-        hash_algorithm=spec.hash_algorithm,
-        hash_seed=spec.hash_seed,
-        model=spec.model,
-        revision=spec.revision,
-        adapter=spec.adapter,
-        dtype=spec.dtype,
-        order=spec.order,
-        label=spec.label,
-        block_tokens=spec.block_tokens,
-        shards=spec.shards,
-        groups=spec.groups,
-    )
+    return pool.layout(**vars(spec))

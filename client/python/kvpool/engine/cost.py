@@ -32,7 +32,7 @@ class Rate:
 
 
 class Cost:
-    """The engine's speeds. `clock`: monotonic seconds."""
+    """The engine's speeds. All times are monotonic seconds."""
 
     def __init__(self) -> None:
         self.compute = Rate()  # a token

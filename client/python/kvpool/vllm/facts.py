@@ -7,7 +7,6 @@ Runs in the front end (the plugin) and in the scheduler's process. Raises
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
@@ -77,18 +76,29 @@ def model_identity(config: Any) -> str:
     load_format = str(getattr(load, "load_format", "auto"))
     settings = _configuration(model)
     if load_format == "dummy":
-        return _digest("dummy weights", settings, _torch_version())
+        digest = identity.only_configuration(settings).digest
+        return f"{digest} with dummy weights of torch {_torch_version()}"
     if load_format not in _WEIGHT_FORMATS and load_format != "gguf":
         raise identity.Unidentified(f"weights loaded as {load_format} are not identified")
-    path = _weights(model, load)
-    found = identity.model(path, config=settings)
-    return found.digest
+    name = str(getattr(model, "model_weights", "") or model.model)
+    cache = getattr(load, "download_dir", None)
+    path = identity.locate(name, revision=model.revision, cache=cache)
+    return identity.model(path, config=settings).digest
 
 
 def adapter_identity(path: str) -> str:
     """Digest of an adapter's content; a path, or a name that was downloaded before."""
-    folder = path if os.path.isdir(path) else _downloaded(path, None, None)
-    return identity.adapter(folder).digest
+    return identity.adapter(identity.locate(path)).digest
+
+
+def block_tokens(config: Any, kv_cache_config: Any) -> int:
+    """Tokens of a block, as vLLM's hashes count them."""
+    return int(kv_cache_config.hash_block_size or config.cache_config.block_size)
+
+
+def model_label(config: Any) -> str:
+    """The model's last name, for people."""
+    return os.path.basename(str(config.model_config.model).rstrip("/"))
 
 
 def numerics(config: Any) -> str:
@@ -106,38 +116,7 @@ def private() -> str:
 
 def _configuration(model: Any) -> dict[str, Any]:
     """The configuration that the engine uses, after a user's overrides."""
-    text = model.hf_config.to_json_string(use_diff=False)
-    settings = json.loads(text)
-    for volatile in ("_name_or_path", "transformers_version", "_commit_hash"):
-        settings.pop(volatile, None)
-    return dict(settings)
-
-
-def _weights(model: Any, load: Any) -> str:
-    name = str(getattr(model, "model_weights", "") or model.model)
-    if os.path.exists(name):
-        return name
-    return _downloaded(name, model.revision, getattr(load, "download_dir", None))
-
-
-def _downloaded(name: str, revision: str | None, folder: str | None) -> str:
-    """The folder to which the hub's library downloaded a model before; never downloads."""
-    try:
-        from huggingface_hub import snapshot_download
-
-        return str(
-            snapshot_download(name, revision=revision, cache_dir=folder, local_files_only=True)
-        )
-    except Exception as e:
-        raise identity.Unidentified(f"{name} is neither a folder nor in the hub's cache") from e
-
-
-def _digest(*words: Any) -> str:
-    state = hashlib.sha256()
-    for word in words:
-        data = json.dumps(word, sort_keys=True, default=str).encode()
-        state.update(len(data).to_bytes(8, "little") + data)
-    return state.hexdigest()
+    return dict(json.loads(model.hf_config.to_json_string(use_diff=False)))
 
 
 def _torch_version() -> str:

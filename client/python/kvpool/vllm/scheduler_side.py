@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -76,7 +75,7 @@ class SchedulerSide:
     def __init__(self, config: Any, kv_cache_config: Any, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._tokens = int(kv_cache_config.hash_block_size or config.cache_config.block_size)
+        self._tokens = facts.block_tokens(config, kv_cache_config)
         self._groups = cache_groups(kv_cache_config, self._tokens)
         self._scheduler: Scheduler | None = None
         self._spec: LayoutSpec | None = None
@@ -101,7 +100,7 @@ class SchedulerSide:
             adapter=None,
             dtype=facts.numerics(config),
             order=order,
-            label=os.path.basename(str(config.model_config.model).rstrip("/"))[:63],
+            label=facts.model_label(config)[:63],
             block_tokens=self._tokens,
             shards=len(workers),
             groups=tuple(groups),

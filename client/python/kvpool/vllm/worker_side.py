@@ -6,12 +6,12 @@ Owned by the connector in a worker's process; the thread that runs the model is 
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from kvpool.engine.jobs import Report, Step
 from kvpool.engine.settings import Settings
 from kvpool.engine.worker import Worker
+from kvpool.vllm import facts
 from kvpool.vllm.geometry import Geometry, cache_groups, planes
 
 
@@ -22,8 +22,7 @@ class WorkerSide:
         self._config = config
         self._kv_cache_config = kv_cache_config
         self._settings = settings
-        tokens = int(kv_cache_config.hash_block_size or config.cache_config.block_size)
-        self._groups = cache_groups(kv_cache_config, tokens)
+        self._groups = cache_groups(kv_cache_config, facts.block_tokens(config, kv_cache_config))
         self._worker: Worker | None = None
         self._done: set[str] = set()
         self._failed: set[str] = set()
@@ -35,8 +34,8 @@ class WorkerSide:
         found, geometry = planes(self._groups, self._kv_cache_config, kv_caches, rank)
         isa = self._instruction_set()
         self.geometry = Geometry(rank, (*geometry.order, isa), geometry.slot_bytes)
-        label = os.path.basename(str(self._config.model_config.model).rstrip("/"))
-        self._worker = Worker(found, rank, self._settings, f"{label} worker {rank}"[:63])
+        name = f"{facts.model_label(self._config)} worker {rank}"[:63]
+        self._worker = Worker(found, rank, self._settings, name)
 
     def _instruction_set(self) -> str:
         """How the CPU backend packs keys depends on the instructions it uses; where it does not
