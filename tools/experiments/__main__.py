@@ -91,7 +91,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         seconds=seconds,
         output_tokens=8,
         in_flight=8 if options.quick else 12,
-        closed_requests=22 if options.quick else 52,
+        closed_requests=22 if options.quick else 60,
         samples=2 if options.quick else 8,
     )
 

@@ -35,16 +35,17 @@ class Setup:
 
     cache_tokens: KV memory of one engine, in all arms. Room for the longest requests at once, as
     many as run, and a fifth more: nothing is ever preempted, and what is left over caches some
-    prompts, as on an accelerator that a large model fills. pool_mib: the daemon's
-    pool, several times the two caches together: what a host's memory is to its accelerators.
+    prompts, as on an accelerator that a large model fills. step_tokens: about half a second of
+    computing, so that answers in the making are not held up by a long prompt. pool_mib: the
+    daemon's pool, several times the two caches: what a host's memory is to its accelerators.
     """
 
     model: str = "smollm2-135m"
     block_tokens: int = 32
-    cache_tokens: int = 20480
-    sequences: int = 8
-    step_tokens: int = 2048
-    longest: int = 2304
+    cache_tokens: int = 9728
+    sequences: int = 6
+    step_tokens: int = 512
+    longest: int = 1344
     pool_mib: int = 3072
     token_bytes: int = 23040  # 30 layers, 3 heads of 64, K and V, bfloat16
     engine_gib: float = 2.6  # memory of one engine, measured

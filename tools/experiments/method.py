@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from experiments.arms import CPUS, Setup
 from experiments.mix import Shape
-from experiments.plan import MAIN_WEIGHT
+from experiments.plan import MAIN_WEIGHT, WARM_UP_PART
 from experiments.run import Settings
 
 ARMS = """- **Arms.** none: `enable_prefix_caching=False`. engine: vLLM's own prefix caching.
@@ -31,7 +31,9 @@ left."""
 OPEN = """- **Open loop.** Poisson arrivals given their number, at every load the same moments on
 another scale. Latency counts from the moment a request is due, whether the sender was late or not.
 {requests} requests a point, {main_requests} at the main one (30 %, 0.9), three quarters at load
-0.5, beyond 1 and at the other mixes. Beyond load 1 only kvpool is measured."""
+0.5, beyond 1 and at the other mixes. Of these the first {warm_up_percent} % are sent and not
+counted, in any arm: they find empty queues and empty caches. Beyond load 1 only kvpool is
+measured."""
 
 CLOSED = """- **Closed loop.** {settings.in_flight} requests in flight, {settings.closed_requests}
 in all. Requests a second: prompt tokens of the requests that ended between the end of the
@@ -54,6 +56,7 @@ def lines(setup: Setup, shape: Shape, settings: Settings, requests: int) -> list
         "settings": settings,
         "requests": requests,
         "main_requests": round(requests * MAIN_WEIGHT),
+        "warm_up_percent": round(100 * WARM_UP_PART),
         "cache_mib": round(cache_mib),
         "pool_ratio": setup.pool_mib / (len(CPUS) * cache_mib),
     }

@@ -39,10 +39,10 @@ class Shape:
     """What a deck looks like. Lengths are tokens."""
 
     block_tokens: int = 32
-    median_tokens: int = 900
+    median_tokens: int = 640
     spread: float = 0.5  # sigma of the lognormal distribution
     shortest: int = 256
-    longest: int = 2048
+    longest: int = 1280
     question_tokens: int = 24  # at the end of every prompt, never repeated by a document's readers
     instruction_tokens: int = 96
     applications: int = 4

@@ -17,18 +17,21 @@ CAPACITY_POINT = "30@closed"
 MAIN_MIX = 30
 # The point that the goal is about and the one that all loads refer to get more requests than the
 # others.
-MAIN_WEIGHT = 2.0
+MAIN_WEIGHT = 2.5
 WEIGHTS = {"30@0.9": MAIN_WEIGHT, CAPACITY_POINT: 1.75}
 SIDE_WEIGHT = 0.75
 DEFAULT_POINTS = (
     "30@closed,30@0.9,30@0.7,30@0.85,30@0.5,30@0.95,60@0.9,0@0.9,15@0.9,90@0.9,"
-    "0@closed,60@closed,90@closed,15@closed,30@1.1,30@1.2"
+    "0@closed,60@closed,90@closed,15@closed,30@1.1,30@1.2,30@1.35"
 )
 QUICK_POINTS = "30@closed,30@0.9"
 FEWEST_REQUESTS = 20
 MOST_REQUESTS = 400
 # Between arms of a point: the last answers, and the change of arms.
 PAUSE_SECONDS = 3.0
+# The first requests of an open loop find empty queues and empty caches, in all arms: they are sent
+# and not counted.
+WARM_UP_PART = 0.2
 
 
 @dataclass(frozen=True)

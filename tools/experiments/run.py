@@ -14,7 +14,7 @@ from experiments import mix
 from experiments.arms import Arms
 from experiments.arrivals import arrivals
 from experiments.drive import Driver
-from experiments.plan import CAPACITY_POINT, Point, order, requests_for
+from experiments.plan import CAPACITY_POINT, WARM_UP_PART, Point, order, requests_for
 from experiments.stats import Outcome, figures, steady_rate
 from experiments.work import Answers, Work, compare
 
@@ -122,22 +122,25 @@ class Run:
         prompts = mix.deck(count, point.mix / 100, seed, point.name)
         driver = self._driver(arm)
         rate = None
+        uncounted = 0
         if point.load is None:
             outcomes = driver.closed_loop(prompts, self._settings.in_flight)
         else:
             rate = point.load * self._work.data["capacity"]
+            uncounted = round(WARM_UP_PART * count)
             outcomes = driver.open_loop(prompts, arrivals(count, rate, seed))
         row: dict[str, Any] = {
             "arm": arm,
             "mix": point.mix,
-            "mix_actual": round(100 * mix.mix_actual(prompts), 2),
+            "mix_actual": round(100 * mix.mix_actual(prompts[uncounted:]), 2),
             "load": point.load,
             "loop": "closed" if point.load is None else "open",
             "offered_per_second": rate,
-            "requests": count,
+            "requests": count - uncounted,
+            "requests_uncounted": uncounted,
             "seed": seed,
         }
-        row |= {key: round(value, 5) for key, value in figures(outcomes).items()}
+        row |= {key: round(value, 5) for key, value in figures(outcomes[uncounted:]).items()}
         if point.load is None:
             rate = steady_rate(outcomes, self._settings.in_flight)
             row["requests_per_second"] = round(rate, 5)
