@@ -66,6 +66,22 @@ static bool settle(const struct kvpool *pool, struct kvpool_session *s)
 	return s != pool->session && !s->links && !kvpool_segments_any(&s->segments);
 }
 
+/*
+ * A daemon whose pool outlived it holds back what the session's client was granted, until each of
+ * its processes says that it has let go. Lock. False: it is to be told later.
+ */
+static bool told(const struct kvpool *pool, const struct kvpool_session *s)
+{
+	struct kvpool_session *now = pool->session;
+
+	if (!(s->features & KVPOOL_FEATURE_RETIRE))
+		return true;
+	if (!now || kvpool_session_lost(now))
+		return false;
+	return !(now->features & KVPOOL_FEATURE_RETIRE) ||
+	       kvpool_session_retire(now, s->token) != -EAGAIN;
+}
+
 static void settle_all(struct kvpool *pool)
 {
 	struct kvpool_session **at = &pool->sessions;
@@ -73,7 +89,7 @@ static void settle_all(struct kvpool *pool)
 	while (*at) {
 		struct kvpool_session *s = *at;
 
-		if (kvpool_session_lost(s) && settle(pool, s)) {
+		if (kvpool_session_lost(s) && settle(pool, s) && told(pool, s)) {
 			*at = s->next;
 			kvpool_session_free(s, false);
 		} else {
@@ -137,6 +153,7 @@ static int attach(struct kvpool *pool, struct kvpool_deadline *deadline,
 		s->next = pool->sessions;
 		pool->sessions = s;
 		pool->session = s;
+		settle_all(pool);
 		*out = s;
 	} else {
 		kvpool_failure_set(&pool->failure, r, "%s", kvpool_failure_text(failure));

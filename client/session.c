@@ -198,6 +198,20 @@ int kvpool_session_put_channel(struct kvpool_session *session, uint32_t channel)
 	return kvpool_packet_send(session->socket, &put, sizeof(put));
 }
 
+int kvpool_session_retire(struct kvpool_session *session,
+			  const uint8_t token[KVPOOL_TOKEN_BYTES])
+{
+	struct kvpool_retire retire = {
+		.head = {KVPOOL_MESSAGE_RETIRE, sizeof(retire)},
+	};
+	int r;
+
+	memcpy(retire.token, token, sizeof(retire.token));
+	r = kvpool_packet_send(session->socket, &retire, sizeof(retire));
+	explicit_bzero(retire.token, sizeof(retire.token));
+	return r;
+}
+
 /* Asks for a segment and maps it; the gate is held. */
 static int map_segment(struct kvpool_session *s, uint32_t segment, struct kvpool_deadline *deadline,
 		       struct kvpool_failure *failure)

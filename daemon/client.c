@@ -5,9 +5,11 @@
 #include "daemon/client.h"
 
 #include "daemon/clock.h"
+#include "daemon/kept.h"
 #include "daemon/log.h"
 #include "daemon/peer.h"
 #include "daemon/server.h"
+#include "daemon/state.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -25,6 +27,63 @@ static bool place_left(const struct kvpool_domain *domain)
 	uint32_t max = s->config.clients_max;
 
 	return s->n_clients < (domain->n_clients == 0 ? max : max - max / 16);
+}
+
+/* The next life will know it. 0 or KVPOOL_REFUSAL_LIMIT. */
+static int keep(struct kvpool_client *client, struct kvpool_state *state, uid_t uid)
+{
+	struct kvpool_state_client entry = {.id = client->id, .uid = (uint32_t)uid};
+
+	state->control->next_client = client->id;
+	memcpy(entry.token, client->token, sizeof(entry.token));
+	return kvpool_state_client_add(state, &entry, &client->kept) == 0 ? 0
+									  : KVPOOL_REFUSAL_LIMIT;
+}
+
+/* The member's process is told to the next life. */
+static void keep_member(struct kvpool_client *client, const struct kvpool_peer *peer)
+{
+	char name[KVPOOL_STORE_NAME_BYTES];
+
+	if (!client->kept)
+		return;
+	/*
+	 * Counted in any case: where the store takes no more, the next life finds a process
+	 * missing, and does not believe that it knows all who may write.
+	 */
+	kvpool_kept_process_name(client->id, peer->member, name);
+	(void)kvpool_store_put(name, peer->pidfd);
+	client->kept->members++;
+}
+
+static void forget_member(struct kvpool_client *client, const struct kvpool_peer *peer)
+{
+	char name[KVPOOL_STORE_NAME_BYTES];
+
+	if (!client->kept)
+		return;
+	client->kept->members--;
+	kvpool_kept_process_name(client->id, peer->member, name);
+	(void)kvpool_store_remove(name);
+}
+
+void kvpool_client_set_gpu(struct kvpool_client *client)
+{
+	client->gpu = true;
+	if (client->kept)
+		kvpool_state_client_flag(client->kept, KVPOOL_STATE_GPU);
+}
+
+void kvpool_client_holds(struct kvpool_client *client)
+{
+	if (client->kept)
+		client->kept->holding = 1;
+}
+
+void kvpool_client_released(struct kvpool_client *client)
+{
+	if (client->kept && client->kept->holding && !kvpool_cache_holder_holds(client->holder))
+		client->kept->holding = 0;
 }
 
 int kvpool_client_new(struct kvpool_domain *domain, const char *name, struct kvpool_client **out)
@@ -47,6 +106,14 @@ int kvpool_client_new(struct kvpool_domain *domain, const char *name, struct kvp
 	if (r != 0) {
 		free(client);
 		return r;
+	}
+	if (s->config.pool.state) {
+		r = keep(client, s->config.pool.state, domain->uid);
+		if (r != 0) {
+			kvpool_cache_holder_free(domain->cache, client->holder);
+			free(client);
+			return r;
+		}
 	}
 	client->server = s;
 	client->domain = domain;
@@ -94,6 +161,7 @@ int kvpool_client_join(struct kvpool_client *client, struct kvpool_peer *peer)
 	peer->client = client;
 	peer->member = client->next_member++;
 	kvpool_list_append(&client->members, &peer->member_link);
+	keep_member(client, peer);
 	client->n_members++;
 	client->n_open++;
 	return 0;
@@ -102,6 +170,7 @@ int kvpool_client_join(struct kvpool_client *client, struct kvpool_peer *peer)
 static void drop_member(struct kvpool_client *client, struct kvpool_peer *peer)
 {
 	kvpool_list_remove(&peer->member_link);
+	forget_member(client, peer);
 	client->n_members--;
 	kvpool_peer_free(peer);
 }
@@ -117,6 +186,7 @@ void kvpool_client_free(struct kvpool_client *client)
 	assert(client->n_members == 0);
 	kvpool_source_remove(client->grace);
 	kvpool_cache_holder_free(domain->cache, client->holder);
+	kvpool_state_client_remove(client->kept);
 	kvpool_list_remove(&client->link);
 	client->server->n_clients--;
 	domain->n_clients--;

@@ -21,6 +21,7 @@
 #define KVPOOL_CLIENT_CHANNEL_BYTES_MAX (UINT64_C(1) << 30)
 
 struct kvpool_peer;
+struct kvpool_state_client;
 
 struct kvpool_client {
 	struct kvpool_list link;      /* in server->clients */
@@ -28,6 +29,8 @@ struct kvpool_client {
 	struct kvpool_domain *domain; /* borrowed: outlives its clients */
 	struct kvpool_holder *holder; /* owned: what it holds in the cache */
 	struct kvpool_list members;   /* peers: with open sockets, or only watched for their end */
+	struct kvpool_state_client *kept; /* owned: what the next life is to know; NULL: nobody
+					     keeps it */
 	struct kvpool_source *grace;  /* owned: its GPU may still be writing; NULL: not running */
 	uint32_t id;
 	uint32_t n_members; /* in `members` */
@@ -61,6 +64,13 @@ void kvpool_client_leave(struct kvpool_client *client, struct kvpool_peer *peer)
 
 /* A process that was a member is gone. May free peer and client. */
 void kvpool_client_member_gone(struct kvpool_client *client, struct kvpool_peer *peer);
+
+/* Its device may write for a while after its end. */
+void kvpool_client_set_gpu(struct kvpool_client *client);
+
+/* Something may be granted to it now; and: looks whether it has given all back. */
+void kvpool_client_holds(struct kvpool_client *client);
+void kvpool_client_released(struct kvpool_client *client);
 
 /* Shutting down: frees client and members, proven gone or not. No socket is open any more. */
 void kvpool_client_free(struct kvpool_client *client);

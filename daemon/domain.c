@@ -6,6 +6,8 @@
 
 #include "daemon/clock.h"
 #include "daemon/domain_share.h"
+#include "daemon/ghost.h"
+#include "daemon/kept.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
 #include "daemon/waits.h"
@@ -16,6 +18,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 /* Blocks that one step of an expiry evicts, and how long the others may be served in between. */
 #define EXPIRE_STEP    4096
@@ -58,7 +61,7 @@ void kvpool_domain_stored(struct kvpool_domain *domain)
 				domain->server->now_ns + expiry_interval_ns(domain));
 }
 
-static int make_cache(struct kvpool_domain *domain)
+static int config_of(const struct kvpool_domain *domain, struct kvpool_cache_config *out)
 {
 	const struct kvpool_server_config *sc = &domain->server->config;
 	struct kvpool_cache_config config = {
@@ -71,33 +74,98 @@ static int make_cache(struct kvpool_domain *domain)
 		.leases_max = sc->leases_max,
 		.reservations_max = sc->reservations_max,
 	};
-	uint64_t bytes;
-	int r;
 
 	if (getrandom(config.secret, sizeof(config.secret), 0) != sizeof(config.secret))
 		return -EIO;
+	*out = config;
+	return 0;
+}
+
+/* Where the catalog outlives us it is a memfd in the store. */
+static int make_catalog(struct kvpool_domain *domain, uint64_t bytes)
+{
+	const struct kvpool_server_config *sc = &domain->server->config;
+	char name[KVPOOL_STORE_NAME_BYTES];
+	int r;
+
+	/*
+	 * A lookup of one key among millions is two cache misses, and on 4 KiB pages a TLB miss
+	 * more. So where shared memory has no huge pages, and nobody keeps it for the next life,
+	 * the catalog is private: nobody else maps it.
+	 */
+	if (!sc->shared_catalog && !sc->pool.state)
+		return kvpool_memory_new_private(bytes, &domain->catalog);
+	r = kvpool_memory_new(bytes, &domain->catalog);
+	if (r != 0 || !sc->pool.state)
+		return r;
+	kvpool_kept_catalog_name(domain->uid, name);
+	/* A full store is no failure: the next life does not have this domain's blocks. */
+	(void)kvpool_store_put(name, domain->catalog.fd);
+	return 0;
+}
+
+static int make_cache(struct kvpool_domain *domain)
+{
+	const struct kvpool_cache_calls calls = {kvpool_waits_wake, kvpool_domain_share_more,
+						 domain};
+	struct kvpool_cache_config config;
+	uint64_t bytes;
+	int r;
+
+	r = config_of(domain, &config);
+	if (r != 0)
+		return r;
 	bytes = kvpool_cache_catalog_bytes(&config);
 	if (bytes == 0)
 		return -EINVAL;
-	/*
-	 * A lookup of one key among millions is two cache misses, and on 4 KiB pages two TLB misses
-	 * more, which cost as much again. So where shared memory has no huge pages the catalog is
-	 * private: nobody else maps it.
-	 */
-	if (sc->shared_catalog)
-		r = kvpool_memory_new(bytes, &domain->catalog);
-	else
-		r = kvpool_memory_new_private(bytes, &domain->catalog);
+	r = make_catalog(domain, bytes);
 	if (r != 0)
 		return r;
 	(void)madvise(domain->catalog.address, bytes, MADV_HUGEPAGE);
-	r = kvpool_cache_new(&config, domain->catalog.address, kvpool_waits_wake,
-			     kvpool_domain_share_more, domain, &domain->cache);
+	r = kvpool_cache_new(&config, domain->catalog.address, &calls, &domain->cache);
 	explicit_bzero(&config, sizeof(config));
 	return r;
 }
 
-static int domain_new(struct kvpool_server *s, uid_t uid, struct kvpool_domain **out)
+/* Over the catalog and the segments of an earlier life. Takes `fd` on success. */
+static int adopt_cache(struct kvpool_domain *domain, int fd, struct kvpool_cache_adopted *result)
+{
+	const struct kvpool_cache_calls calls = {kvpool_waits_wake, kvpool_domain_share_more,
+						 domain};
+	uint64_t n_max = domain->server->config.pool.bytes /
+			 domain->server->config.pool.segment_bytes;
+	struct kvpool_cache_range *ranges = calloc(n_max, sizeof(*ranges));
+	struct kvpool_cache_config config;
+	uint32_t n = 0;
+	struct stat st;
+	int r;
+
+	if (!ranges)
+		return -ENOMEM;
+	r = config_of(domain, &config);
+	if (r == 0 && (fstat(fd, &st) < 0 ||
+		       (uint64_t)st.st_size != kvpool_cache_catalog_bytes(&config))) {
+		result->fault = "it was made for a pool of other sizes";
+		r = KVPOOL_CACHE_E_FOREIGN;
+	}
+	if (r == 0)
+		r = kvpool_memory_adopt(fd, (uint64_t)st.st_size, &domain->catalog);
+	if (r == 0)
+		r = kvpool_domain_share_claim(domain, ranges, &n);
+	if (r == 0)
+		r = kvpool_cache_adopt(&config, domain->catalog.address, &calls, ranges, n, result,
+				       &domain->cache);
+	/* On failure the descriptor is the caller's still. */
+	if (r != 0 && domain->catalog.address)
+		domain->catalog.fd = -1;
+	explicit_bzero(&config, sizeof(config));
+	free(ranges);
+	return r;
+}
+
+/* `fd`: of the catalog of an earlier life; -1: there is none. */
+static int domain_new(struct kvpool_server *s, uid_t uid, int fd,
+		      struct kvpool_cache_adopted *result, struct kvpool_domain **out)
 {
 	struct kvpool_domain *domain = calloc(1, sizeof(*domain));
 	struct kvpool_pool_status status;
@@ -108,12 +176,14 @@ static int domain_new(struct kvpool_server *s, uid_t uid, struct kvpool_domain *
 	domain->server = s;
 	domain->uid = uid;
 	kvpool_list_init(&domain->segments);
+	kvpool_list_init(&domain->ghosts);
 	(void)snprintf(domain->name, sizeof(domain->name), "uid-%u", (unsigned int)uid);
 	r = kvpool_loop_add_timer(s->loop, expiry_due, domain, &domain->expiry);
 	if (r == 0)
-		r = make_cache(domain);
+		r = fd < 0 ? make_cache(domain) : adopt_cache(domain, fd, result);
 	if (r != 0) {
 		kvpool_source_remove(domain->expiry);
+		kvpool_domain_share_return_all(domain);
 		kvpool_memory_free(&domain->catalog);
 		free(domain);
 		return r;
@@ -123,14 +193,24 @@ static int domain_new(struct kvpool_server *s, uid_t uid, struct kvpool_domain *
 	kvpool_cache_set_time(domain->cache, kvpool_clock_ns() / KVPOOL_NS_PER_MS);
 	kvpool_list_append(&s->domains, &domain->link);
 	s->n_domains++;
-	kvpool_log(KVPOOL_LOG_INFO, "domain %s begins", domain->name);
 	*out = domain;
 	return 0;
+}
+
+int kvpool_domain_adopt(struct kvpool_server *server, uid_t uid, int fd,
+			struct kvpool_cache_adopted *result, struct kvpool_domain **out)
+{
+	int r = domain_new(server, uid, fd, result, out);
+
+	if (r == 0)
+		kvpool_domain_stored(*out);
+	return r;
 }
 
 int kvpool_domain_get(struct kvpool_server *server, uid_t uid, struct kvpool_domain **out)
 {
 	struct kvpool_list *node, *spare;
+	int r;
 
 	kvpool_list_each(node, spare, &server->domains)
 	{
@@ -141,14 +221,17 @@ int kvpool_domain_get(struct kvpool_server *server, uid_t uid, struct kvpool_dom
 			return 0;
 		}
 	}
-	return domain_new(server, uid, out);
+	r = domain_new(server, uid, -1, NULL, out);
+	if (r == 0)
+		kvpool_log(KVPOOL_LOG_INFO, "domain %s begins", (*out)->name);
+	return r;
 }
 
 void kvpool_domain_client_left(struct kvpool_domain *domain)
 {
 	struct kvpool_cache_usage usage;
 
-	if (domain->n_clients > 0)
+	if (domain->n_clients > 0 || domain->n_ghosts > 0)
 		return;
 	kvpool_cache_usage(domain->cache, &usage);
 	if (usage.ready_blocks + usage.quarantined_blocks + usage.leased_only_blocks > 0)
@@ -159,10 +242,17 @@ void kvpool_domain_client_left(struct kvpool_domain *domain)
 
 void kvpool_domain_free(struct kvpool_domain *domain)
 {
+	char name[KVPOOL_STORE_NAME_BYTES];
+
 	assert(domain->n_clients == 0);
+	kvpool_ghost_free_all(domain);
 	kvpool_cache_free(domain->cache);
 	kvpool_domain_share_return_all(domain);
 	assert(domain->n_segments == 0);
+	if (domain->server->config.pool.state) {
+		kvpool_kept_catalog_name(domain->uid, name);
+		(void)kvpool_store_remove(name);
+	}
 	kvpool_memory_free(&domain->catalog);
 	kvpool_source_remove(domain->expiry);
 	kvpool_list_remove(&domain->link);

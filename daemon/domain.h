@@ -32,6 +32,8 @@ struct kvpool_domain {
 	struct kvpool_memory catalog; /* owned; the cache's for as long as it lives */
 	struct kvpool_list segments;  /* owned: struct domain_segment */
 	struct kvpool_source *expiry; /* owned timer: runs only while blocks are resident */
+	struct kvpool_list ghosts;    /* owned: clients of an earlier life that may still hold */
+	uint32_t n_ghosts;
 	uid_t uid;
 	uint32_t n_segments;
 	uint32_t n_clients; /* attached or quarantined */
@@ -48,6 +50,13 @@ enum {
 
 /* The domain of this user, made where there is none. Negative errno. */
 int kvpool_domain_get(struct kvpool_server *server, uid_t uid, struct kvpool_domain **out);
+
+/*
+ * The domain of an earlier life, by its catalog; takes `fd` on success. There is none of this user
+ * yet. KVPOOL_CACHE_E_FOREIGN with `result->fault`; negative errno.
+ */
+int kvpool_domain_adopt(struct kvpool_server *server, uid_t uid, int fd,
+			struct kvpool_cache_adopted *result, struct kvpool_domain **out);
 
 /* A client left, or could not be had: frees a domain that holds nothing any more. */
 void kvpool_domain_client_left(struct kvpool_domain *domain);

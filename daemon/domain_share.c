@@ -124,6 +124,40 @@ static void take_for(struct kvpool_domain *domain)
 		   from->n_segments, domain->name, domain->n_segments);
 }
 
+static void hold(struct kvpool_domain *domain, struct domain_segment *ds,
+		 struct kvpool_segment *segment)
+{
+	ds->segment = segment;
+	ds->read_only = -1;
+	kvpool_list_append(&domain->segments, &ds->link);
+	domain->n_segments++;
+}
+
+int kvpool_domain_share_claim(struct kvpool_domain *domain, struct kvpool_cache_range *ranges,
+			      uint32_t *n)
+{
+	struct kvpool_server *s = domain->server;
+	uint32_t found = 0;
+
+	for (;;) {
+		struct domain_segment *ds = calloc(1, sizeof(*ds));
+		struct kvpool_segment *segment;
+
+		if (!ds)
+			return -ENOMEM;
+		segment = kvpool_pool_claim(s->pool, domain, domain->uid);
+		if (!segment) {
+			free(ds);
+			*n = found;
+			return 0;
+		}
+		hold(domain, ds, segment);
+		if (segment->ready > 0)
+			ranges[found++] =
+				(struct kvpool_cache_range){segment->id, 0, segment->ready};
+	}
+}
+
 bool kvpool_domain_share_more(void *cookie)
 {
 	struct kvpool_domain *domain = cookie;
@@ -136,7 +170,7 @@ bool kvpool_domain_share_more(void *cookie)
 	ds = calloc(1, sizeof(*ds));
 	if (!ds)
 		return false;
-	segment = kvpool_pool_acquire(s->pool, domain);
+	segment = kvpool_pool_acquire(s->pool, domain, domain->uid);
 	if (!segment) {
 		free(ds);
 		domain->wanted_ns = s->now_ns;
@@ -152,10 +186,7 @@ bool kvpool_domain_share_more(void *cookie)
 		free(ds);
 		return false;
 	}
-	ds->segment = segment;
-	ds->read_only = -1;
-	kvpool_list_append(&domain->segments, &ds->link);
-	domain->n_segments++;
+	hold(domain, ds, segment);
 	domain->wanted_ns = 0;
 	domain->taken_for = false;
 	return true;

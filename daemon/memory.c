@@ -23,31 +23,37 @@ static int create(void)
 	return fd < 0 ? -errno : fd;
 }
 
+int kvpool_memory_adopt(int fd, uint64_t bytes, struct kvpool_memory *out)
+{
+	void *address =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	int r;
+
+	if (address == MAP_FAILED)
+		return -errno;
+	if (madvise(address, bytes, MADV_DONTDUMP) < 0) {
+		r = -errno;
+		(void)munmap(address, bytes);
+		return r;
+	}
+	*out = (struct kvpool_memory){.fd = fd, .address = address, .bytes = bytes};
+	return 0;
+}
+
 int kvpool_memory_new(uint64_t bytes, struct kvpool_memory *out)
 {
-	void *address;
-	int fd, r;
+	int fd, r = 0;
 
 	fd = create();
 	if (fd < 0)
 		return fd;
 	if (ftruncate(fd, (off_t)bytes) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		goto error;
-	address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	if (address == MAP_FAILED)
-		goto error;
-	if (madvise(address, bytes, MADV_DONTDUMP) < 0) {
 		r = -errno;
-		(void)munmap(address, bytes);
+	if (r == 0)
+		r = kvpool_memory_adopt(fd, bytes, out);
+	if (r != 0)
 		(void)close(fd);
-		return r;
-	}
-	*out = (struct kvpool_memory){.fd = fd, .address = address, .bytes = bytes};
-	return 0;
-error:
-	r = -errno;
-	(void)close(fd);
 	return r;
 }
 

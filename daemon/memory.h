@@ -22,6 +22,9 @@ int kvpool_memory_new(uint64_t bytes, struct kvpool_memory *out);
 /* The same without a descriptor: it can have huge pages where shared memory cannot. */
 int kvpool_memory_new_private(uint64_t bytes, struct kvpool_memory *out);
 
+/* Maps what an earlier life made; takes `fd` on success. Negative errno. */
+int kvpool_memory_adopt(int fd, uint64_t bytes, struct kvpool_memory *out);
+
 /* Once the descriptor has been sent and is not needed any more. */
 void kvpool_memory_close_fd(struct kvpool_memory *memory);
 

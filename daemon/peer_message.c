@@ -7,6 +7,7 @@
 #include "daemon/channel.h"
 #include "daemon/client.h"
 #include "daemon/domain.h"
+#include "daemon/ghost.h"
 #include "daemon/log.h"
 #include "daemon/peer.h"
 #include "daemon/peer_io.h"
@@ -206,7 +207,8 @@ static bool on_attach(struct kvpool_peer *peer, const void *packet)
 	peer->server->counters.attached++;
 	peer->features = m->features & KVPOOL_FEATURES;
 	peer->read_only = (m->flags & KVPOOL_ATTACH_READ_ONLY) != 0;
-	peer->client->gpu |= (m->flags & KVPOOL_ATTACH_GPU) != 0;
+	if (m->flags & KVPOOL_ATTACH_GPU)
+		kvpool_client_set_gpu(peer->client);
 	kvpool_log(KVPOOL_LOG_INFO, "client %u (%s) of %s: member %u is process %d%s",
 		   peer->client->id, peer->client->name, peer->client->domain->name, peer->member,
 		   (int)peer->pid, peer->read_only ? ", read-only" : "");
@@ -277,6 +279,14 @@ static bool on_segment_get(struct kvpool_peer *peer, const void *packet)
 	return r == 0 || send_failed(peer, r);
 }
 
+static bool on_retire(struct kvpool_peer *peer, const void *packet)
+{
+	const struct kvpool_retire *m = packet;
+
+	kvpool_ghost_retire(peer->client->domain, m->token, peer->pid);
+	return true;
+}
+
 static const struct {
 	const char *name;
 	uint32_t bytes; /* exactly; 0: clients do not send it */
@@ -291,6 +301,8 @@ static const struct {
 					KVPOOL_PEER_ATTACHED, on_segment_get},
 	[KVPOOL_MESSAGE_CHANNEL_PUT] = {"CHANNEL_PUT", sizeof(struct kvpool_channel_put),
 					KVPOOL_PEER_ATTACHED, on_channel_put},
+	[KVPOOL_MESSAGE_RETIRE] = {"RETIRE", sizeof(struct kvpool_retire), KVPOOL_PEER_ATTACHED,
+				   on_retire},
 };
 
 bool kvpool_peer_message(struct kvpool_peer *peer, const void *packet, uint32_t bytes)

@@ -6,6 +6,7 @@
 #include "daemon/pool.h"
 
 #include "daemon/clock.h"
+#include "daemon/kept.h"
 #include "daemon/pool_state.h"
 #include "shm/base.h"
 #include "shm/limits.h"
@@ -73,6 +74,57 @@ static struct kvpool_pool *pool_create(const struct kvpool_pool_config *config, 
 	return pool;
 }
 
+void kvpool_place_note(struct kvpool_pool *pool, struct kvpool_place *place)
+{
+	struct kvpool_state_segment entry = {.id = 0};
+
+	if (!pool->config.state)
+		return;
+	if (place->state != KVPOOL_PLACE_EMPTY)
+		entry = (struct kvpool_state_segment){
+			.id = place->id,
+			.uid = place->lent ? (uint32_t)place->uid : KVPOOL_STATE_NOBODY,
+			.flags = place->lent || place->state == KVPOOL_PLACE_RELEASED
+					 ? KVPOOL_STATE_LENT
+					 : 0,
+			.pages = (uint32_t)place->pages,
+			.node = place->node,
+			.made = place->made,
+		};
+	pool->config.state->control->next_segment = pool->next_id;
+	kvpool_state_segment_set(pool->config.state, (uint32_t)(place - pool->places), &entry);
+}
+
+/* Segments of an earlier life, each in the place that it had. */
+static void take_kept(struct kvpool_pool *pool)
+{
+	struct kvpool_kept *kept = pool->config.kept;
+
+	pool->config.kept = NULL;
+	if (pool->config.state)
+		pool->next_id = KVPOOL_MAX(pool->config.state->control->next_segment, 1u);
+	for (uint32_t i = 0; kept && i < kept->n_segments; i++) {
+		struct kvpool_kept_segment *from = &kept->segments[i];
+		struct kvpool_place *place = &pool->places[from->place];
+
+		if (place->state != KVPOOL_PLACE_EMPTY ||
+		    from->entry.pages >= KVPOOL_PAGES_COUNT)
+			continue;
+		place->state = KVPOOL_PLACE_LIVE;
+		place->fd = from->fd;
+		place->id = from->entry.id;
+		place->made = from->entry.made / pool->config.step_bytes * pool->config.step_bytes;
+		place->pages = (enum kvpool_pages)from->entry.pages;
+		place->node = from->entry.node;
+		place->lent = (from->entry.flags & KVPOOL_STATE_LENT) != 0;
+		place->uid = (uid_t)from->entry.uid;
+		pool->next_id = KVPOOL_MAX(pool->next_id, place->id + 1);
+		from->fd = -1;
+	}
+	for (uint32_t i = 0; i < pool->n_places; i++)
+		kvpool_place_note(pool, &pool->places[i]);
+}
+
 /* Signals are the service thread's business: the other starts with all of them blocked. */
 static int thread_start(struct kvpool_pool *pool)
 {
@@ -107,6 +159,7 @@ int kvpool_pool_start(const struct kvpool_pool_config *config, const struct kvpo
 	pool->root = root;
 	pool->nodes = *nodes;
 	pool->start_ns = kvpool_clock_ns();
+	take_kept(pool);
 	r = thread_start(pool);
 	if (r < 0) {
 		pool_destroy(pool);
@@ -179,7 +232,24 @@ void kvpool_pool_progress(struct kvpool_pool *pool, kvpool_pool_grown_fn fn, voi
 	}
 }
 
-struct kvpool_segment *kvpool_pool_acquire(struct kvpool_pool *pool, void *owner)
+/* The place's segment is this owner's, with what is ready of it. Takes the lock as held. */
+static void lend(struct kvpool_pool *pool, struct kvpool_place *place, void *owner, uid_t uid)
+{
+	place->lent = true;
+	place->uid = uid;
+	kvpool_place_note(pool, place);
+	place->segment = (struct kvpool_segment){
+		.id = place->id,
+		.fd = place->fd,
+		.bytes = pool->config.segment_bytes,
+		.ready = place->made,
+		.pages = place->pages,
+		.node = place->node,
+		.owner = owner,
+	};
+}
+
+struct kvpool_segment *kvpool_pool_acquire(struct kvpool_pool *pool, void *owner, uid_t uid)
 {
 	struct kvpool_place *best = NULL;
 
@@ -193,21 +263,58 @@ struct kvpool_segment *kvpool_pool_acquire(struct kvpool_pool *pool, void *owner
 			best = place;
 	}
 	if (best != NULL) {
-		best->lent = true;
-		best->segment = (struct kvpool_segment){
-			.id = best->id,
-			.fd = best->fd,
-			.bytes = pool->config.segment_bytes,
-			.ready = best->made,
-			.pages = best->pages,
-			.node = best->node,
-			.owner = owner,
-		};
+		lend(pool, best, owner, uid);
 		/* The next one to come is to find a free segment as well. */
 		(void)pthread_cond_signal(&pool->changed);
 	}
 	(void)pthread_mutex_unlock(&pool->lock);
 	return best == NULL ? NULL : &best->segment;
+}
+
+struct kvpool_segment *kvpool_pool_claim(struct kvpool_pool *pool, void *owner, uid_t uid)
+{
+	struct kvpool_segment *segment = NULL;
+
+	assert(owner != NULL);
+	(void)pthread_mutex_lock(&pool->lock);
+	for (uint32_t i = 0; i < pool->n_places && segment == NULL; i++) {
+		struct kvpool_place *place = &pool->places[i];
+
+		if (place->state != KVPOOL_PLACE_LIVE || !place->lent || place->uid != uid ||
+		    place->segment.owner != NULL)
+			continue;
+		lend(pool, place, owner, uid);
+		segment = &place->segment;
+	}
+	(void)pthread_mutex_unlock(&pool->lock);
+	return segment;
+}
+
+/* Takes the lock as held. */
+static void released(struct kvpool_pool *pool, struct kvpool_place *place)
+{
+	place->lent = false;
+	place->state = KVPOOL_PLACE_RELEASED;
+	kvpool_place_note(pool, place);
+	/* Memory and a descriptor come free: whatever failed for want of them is tried again. */
+	pool->growing = true;
+	pool->blocked = false;
+	for (uint32_t i = 0; i < pool->n_places; i++)
+		pool->places[i].failed = false;
+	(void)pthread_cond_signal(&pool->changed);
+}
+
+void kvpool_pool_claimed(struct kvpool_pool *pool)
+{
+	(void)pthread_mutex_lock(&pool->lock);
+	for (uint32_t i = 0; i < pool->n_places; i++) {
+		struct kvpool_place *place = &pool->places[i];
+
+		if (place->state == KVPOOL_PLACE_LIVE && place->lent &&
+		    place->segment.owner == NULL)
+			released(pool, place);
+	}
+	(void)pthread_mutex_unlock(&pool->lock);
 }
 
 void kvpool_pool_release(struct kvpool_pool *pool, struct kvpool_segment *segment)
@@ -218,14 +325,7 @@ void kvpool_pool_release(struct kvpool_pool *pool, struct kvpool_segment *segmen
 	assert(segment->owner != NULL);
 	*segment = (struct kvpool_segment){.fd = -1};
 	(void)pthread_mutex_lock(&pool->lock);
-	place->lent = false;
-	place->state = KVPOOL_PLACE_RELEASED;
-	/* Memory and a descriptor come free: whatever failed for want of them is tried again. */
-	pool->growing = true;
-	pool->blocked = false;
-	for (uint32_t i = 0; i < pool->n_places; i++)
-		pool->places[i].failed = false;
-	(void)pthread_cond_signal(&pool->changed);
+	released(pool, place);
 	(void)pthread_mutex_unlock(&pool->lock);
 }
 

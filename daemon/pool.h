@@ -15,7 +15,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <sys/types.h>
+
+struct kvpool_kept;
 struct kvpool_pool;
+struct kvpool_state;
 
 enum kvpool_pages {
 	KVPOOL_PAGES_AUTO =
@@ -35,6 +39,10 @@ struct kvpool_pool_config {
 	enum kvpool_pages pages;
 	bool populate; /* false: pages come as they are touched (benches, tests) */
 	bool numa;     /* bind segment i to node i mod n, where there is more than one */
+	struct kvpool_state *state; /* borrowed: segments are noted there, and put into the store;
+				       NULL: nobody keeps them */
+	struct kvpool_kept *kept;   /* borrowed for kvpool_pool_new(), which takes the segments of
+				       an earlier life out of it; NULL: there was none */
 };
 
 /* One segment. Read by the service thread; owned by the pool. */
@@ -67,10 +75,19 @@ typedef void (*kvpool_pool_grown_fn)(void *cookie, struct kvpool_segment *segmen
 void kvpool_pool_progress(struct kvpool_pool *pool, kvpool_pool_grown_fn fn, void *cookie);
 
 /*
- * Lends a free segment with at least one step ready, the fullest first. Its first `ready` bytes are
+ * Lends a free segment with at least one step ready, the fullest first, to the domain of a user. Its first `ready` bytes are
  * the caller's at once (not told again by kvpool_pool_progress()). NULL where there is none now.
  */
-struct kvpool_segment *kvpool_pool_acquire(struct kvpool_pool *pool, void *owner);
+struct kvpool_segment *kvpool_pool_acquire(struct kvpool_pool *pool, void *owner, uid_t uid);
+
+/*
+ * The next segment that an earlier life had lent to this user's domain, and that nobody claimed
+ * yet; it is the owner's from now on, with its first `ready` bytes. NULL where there is none.
+ */
+struct kvpool_segment *kvpool_pool_claim(struct kvpool_pool *pool, void *owner, uid_t uid);
+
+/* What was lent in an earlier life and not claimed is made anew. */
+void kvpool_pool_claimed(struct kvpool_pool *pool);
 
 /*
  * The segment comes back and is not to be used any more. The thread punches its pages out, so that

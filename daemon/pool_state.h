@@ -29,6 +29,7 @@ struct kvpool_place {
 
 	enum kvpool_place_state state;
 	bool lent;
+	uid_t uid; /* lent: of the domain; in an earlier life, until it is claimed */
 	bool failed; /* the thread could not go on here; not tried again before the others */
 	bool grown;  /* in the list of those that the service thread has not looked at */
 	int fd;      /* owned; -1: EMPTY */
@@ -64,6 +65,9 @@ struct kvpool_pool {
 	uint64_t first_ns;
 	uint64_t full_ns;
 };
+
+/* Notes in the state what the place is now. Takes the lock as held. */
+void kvpool_place_note(struct kvpool_pool *pool, struct kvpool_place *place);
 
 /*
  * As kvpool_pool_new(), on these nodes and with /proc and /sys below `root` (borrowed until

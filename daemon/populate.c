@@ -10,6 +10,7 @@
  */
 #include "daemon/clock.h"
 #include "daemon/host.h"
+#include "daemon/kept.h"
 #include "daemon/pages.h"
 #include "daemon/pool_state.h"
 #include "daemon/segment.h"
@@ -121,6 +122,22 @@ static void succeed(struct kvpool_pool *pool, struct kvpool_place *place)
 	tell(pool, place);
 }
 
+/* Its memfd is closed, or about to be: nobody keeps it any more. Takes the lock as held. */
+static void vacate(struct kvpool_pool *pool, struct kvpool_place *place)
+{
+	char name[KVPOOL_STORE_NAME_BYTES];
+
+	if (pool->config.state) {
+		kvpool_kept_segment_name(place->id, name);
+		(void)kvpool_store_remove(name);
+	}
+	place->state = KVPOOL_PLACE_EMPTY;
+	place->fd = -1;
+	place->id = 0;
+	place->made = 0;
+	kvpool_place_note(pool, place);
+}
+
 /* ---- the three kinds of work; called without the lock ---- */
 
 static void wipe(struct kvpool_pool *pool, struct kvpool_place *place)
@@ -128,10 +145,7 @@ static void wipe(struct kvpool_pool *pool, struct kvpool_place *place)
 	/* Nobody else touches a place that is RELEASED. */
 	kvpool_segment_wipe(place->fd, pool->config.segment_bytes);
 	(void)pthread_mutex_lock(&pool->lock);
-	place->state = KVPOOL_PLACE_EMPTY;
-	place->fd = -1;
-	place->id = 0;
-	place->made = 0;
+	vacate(pool, place);
 	place->failed = false;
 	place->from = KVPOOL_PAGES_AUTO;
 	(void)pthread_mutex_unlock(&pool->lock);
@@ -142,6 +156,21 @@ static uint32_t node_of(const struct kvpool_pool *pool, const struct kvpool_plac
 	if (!pool->config.numa || pool->nodes.n < 2 || pool->bind_error != 0)
 		return KVPOOL_NODE_NONE;
 	return pool->nodes.ids[(uint32_t)(place - pool->places) % pool->nodes.n];
+}
+
+/*
+ * The memfd outlives us from now on. A store that takes no more is no failure: the next life has
+ * this segment less. Takes the lock as held.
+ */
+static void keep(struct kvpool_pool *pool, struct kvpool_place *place)
+{
+	char name[KVPOOL_STORE_NAME_BYTES];
+
+	kvpool_place_note(pool, place);
+	if (!pool->config.state)
+		return;
+	kvpool_kept_segment_name(place->id, name);
+	(void)kvpool_store_put(name, place->fd);
 }
 
 static void make(struct kvpool_pool *pool, struct kvpool_place *place)
@@ -171,6 +200,7 @@ static void make(struct kvpool_pool *pool, struct kvpool_place *place)
 			place->made = pool->config.segment_bytes;
 			succeed(pool, place);
 		}
+		keep(pool, place);
 	}
 	(void)pthread_mutex_unlock(&pool->lock);
 }
@@ -194,10 +224,7 @@ static void fill_failed(struct kvpool_pool *pool, struct kvpool_place *place, co
 	/* Another kind of pages, unless somebody uses those of this kind already. */
 	if (reserved && !place->lent && pool->config.pages == KVPOOL_PAGES_AUTO) {
 		(void)close(place->fd);
-		place->state = KVPOOL_PLACE_EMPTY;
-		place->fd = -1;
-		place->id = 0;
-		place->made = 0;
+		vacate(pool, place);
 		place->from = place->pages + 1;
 		return;
 	}
@@ -223,6 +250,7 @@ static void fill(struct kvpool_pool *pool, struct kvpool_place *place,
 			fill_failed(pool, place, step, r);
 		} else {
 			place->made += f->bytes;
+			kvpool_place_note(pool, place);
 			succeed(pool, place);
 		}
 	}

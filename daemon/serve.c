@@ -73,12 +73,18 @@ void kvpool_serve(struct kvpool_channel *ch, const struct kvpool_request *reques
 	/* Out of memory is a limit as far as the client is concerned: a miss. */
 	if (KVPOOL_UNLIKELY(r < 0))
 		r = KVPOOL_STATUS_LIMIT;
+	/* Before the answer: the client may act on it though we die right after. */
+	if (reply.lease != 0 || reply.granted != 0)
+		kvpool_client_holds(ch->client);
 	if (r != KVPOOL_SERVE_LATER) {
 		reply.status = (uint16_t)r;
 		kvpool_channel_reply(ch, &reply);
 	}
 	kvpool_channel_ring_bells(ch->server);
 	kvpool_cache_settle(ch->cache);
+	if (request->op == KVPOOL_OP_RELEASE || request->op == KVPOOL_OP_COMMIT ||
+	    request->op == KVPOOL_OP_ABORT)
+		kvpool_client_released(ch->client);
 	if (KVPOOL_UNLIKELY(r == KVPOOL_STATUS_INVALID))
 		kvpool_violation_note(&ch->server->violations, KVPOOL_VIOLATION_REQUEST,
 				      ch->server->now_ns,

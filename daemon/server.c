@@ -4,6 +4,7 @@
  */
 #include "daemon/server.h"
 
+#include "daemon/adopt.h"
 #include "daemon/client.h"
 #include "daemon/clock.h"
 #include "daemon/domain.h"
@@ -140,6 +141,9 @@ static int make_parts(struct kvpool_server *s, const char **what)
 	if (r == 0)
 		r = kvpool_loop_add_fd(s->loop, kvpool_pool_fd(s->pool), POLLIN, pool_progress, s,
 				       &s->pool_source);
+	if (r == 0 && s->config.pool.state)
+		r = kvpool_adopt(s, s->config.pool.kept);
+	s->config.pool.kept = NULL;
 	return r;
 }
 
@@ -190,6 +194,7 @@ void kvpool_server_free(struct kvpool_server *s)
 	if (s->waits.timer)
 		kvpool_waits_fini(&s->waits);
 	kvpool_source_remove(s->drain_timer);
+	kvpool_source_remove(s->lasted);
 	kvpool_source_remove(s->pool_source);
 	kvpool_pool_free(s->pool);
 	kvpool_loop_free(s->loop);

@@ -17,6 +17,7 @@
 #include "daemon/violation.h"
 #include "daemon/waits.h"
 #include "shm/wire.h"
+#include "src/cache.h"
 
 struct kvpool_channel;
 struct kvpool_client;
@@ -79,6 +80,15 @@ struct kvpool_server {
 	uint32_t n_clients; /* attached or quarantined */
 	uint32_t n_pending; /* peers that are not attached yet */
 	uint32_t next_client;
+
+	struct kvpool_source *lasted; /* owned: this life did not end right after it began */
+	struct kvpool_adoption {
+		struct kvpool_cache_adopted sum; /* over all domains */
+		uint64_t ns;                     /* that it took */
+		uint64_t dropped;                /* descriptors of no use */
+		bool any;                        /* there was an earlier life */
+		char fault[160];                 /* why its pool is not kept; or empty */
+	} adoption;
 
 	bool draining;     /* no new clients, no new reservations */
 	bool leave;        /* the run ends with this turn */

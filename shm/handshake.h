@@ -21,7 +21,9 @@
 enum kvpool_feature {
 	KVPOOL_FEATURE_WAIT = 1u << 0,     /* KVPOOL_OP_WAIT is served */
 	KVPOOL_FEATURE_CHECKSUM = 1u << 1, /* COMMIT may carry a CRC32C */
-	KVPOOL_FEATURES = KVPOOL_FEATURE_WAIT | KVPOOL_FEATURE_CHECKSUM,
+	KVPOOL_FEATURE_RETIRE = 1u << 2,   /* the pool outlives the daemon: RETIRE is heard */
+	KVPOOL_FEATURES =
+		KVPOOL_FEATURE_WAIT | KVPOOL_FEATURE_CHECKSUM | KVPOOL_FEATURE_RETIRE,
 };
 
 enum kvpool_message_type {
@@ -36,6 +38,7 @@ enum kvpool_message_type {
 	KVPOOL_MESSAGE_SEGMENT_GET = 7, /* client: struct kvpool_segment_get */
 	KVPOOL_MESSAGE_SEGMENT = 8,     /* daemon: struct kvpool_segment_grant and 1 descriptor */
 	KVPOOL_MESSAGE_CHANNEL_PUT = 9, /* client: struct kvpool_channel_put; not answered */
+	KVPOOL_MESSAGE_RETIRE = 10,     /* client: struct kvpool_retire; not answered */
 };
 
 enum kvpool_attach_flag {
@@ -146,6 +149,17 @@ struct kvpool_channel_put {
 };
 
 KVPOOL_ASSERT_SIZE(struct kvpool_channel_put, 16);
+
+/*
+ * This process reads and writes no block any more that was granted to the client of an earlier life
+ * of the daemon with this token.
+ */
+struct kvpool_retire {
+	struct kvpool_message head;
+	uint8_t token[KVPOOL_TOKEN_BYTES];
+};
+
+KVPOOL_ASSERT_SIZE(struct kvpool_retire, 24);
 
 struct kvpool_segment_get {
 	struct kvpool_message head;

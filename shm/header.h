@@ -19,11 +19,14 @@
 #define KVPOOL_HEADER_MAGIC   "kvpool\n" /* eight bytes with the NUL: readable in a dump */
 #define KVPOOL_FORMAT_MAJOR   1u
 #define KVPOOL_FORMAT_MINOR   0u
+#define KVPOOL_CATALOG_MAJOR  2u /* of catalogs, which outlive their daemon, by themselves */
+#define KVPOOL_CATALOG_MINOR  0u
 #define KVPOOL_HEADER_REGIONS 16u
 
 enum kvpool_header_kind {
 	KVPOOL_HEADER_CHANNEL = 1,
 	KVPOOL_HEADER_CATALOG = 2,
+	KVPOOL_HEADER_STATE = 3, /* the daemon's own, see daemon/state.h */
 };
 
 enum kvpool_header_state {
@@ -37,7 +40,7 @@ enum kvpool_region_kind {
 	KVPOOL_REGION_REQUESTS = 2,        /* struct kvpool_entry[] */
 	KVPOOL_REGION_REPLIES = 3,         /* struct kvpool_entry[] */
 	KVPOOL_REGION_ARENA = 4,           /* bytes: keys in, places out */
-	KVPOOL_REGION_INDEX = 5,           /* buckets of the catalog */
+	KVPOOL_REGION_CONTROL = 5,         /* struct kvpool_catalog_control */
 	KVPOOL_REGION_BLOCKS = 6,          /* block records of the catalog */
 	KVPOOL_REGION_LAYOUTS = 7,         /* layout records of the catalog */
 	KVPOOL_REGION_EXTENTS = 8,         /* extent records of the catalog */

@@ -23,6 +23,7 @@ static void account(struct kvpool_cache *cache, uint32_t block, enum kvpool_bloc
 		cache->bytes[to] += bytes;
 	}
 	cache->records[block].state = (uint8_t)to;
+	kvpool_record_seal(&cache->records[block]);
 	cache->changes++;
 }
 
@@ -103,8 +104,21 @@ void kvpool_block_detach(struct kvpool_cache *cache, uint32_t block)
 		return;
 	unlink_sibling(cache, block);
 	r->parent = 0;
+	kvpool_record_seal(r);
 	link_sibling(cache, block);
 	kvpool_block_relax(cache, parent, false);
+}
+
+void kvpool_block_adopt(struct kvpool_cache *cache, uint32_t block, enum kvpool_block_state state)
+{
+	const struct kvpool_record *r = &cache->records[block];
+	uint32_t x;
+
+	cache->layouts[r->layout].blocks++;
+	account(cache, block, KVPOOL_BLOCK_FREE, state);
+	link_sibling(cache, block);
+	x = kvpool_extents_find(&cache->extents, kvpool_block_place(r));
+	cache->extents.table[x].newest = KVPOOL_MAX(cache->extents.table[x].newest, r->last_use);
 }
 
 /* All of an end but the parent's part. */

@@ -24,6 +24,7 @@ static void tables_fini(struct kvpool_cache *cache)
 	kvpool_slab_fini(&cache->reservation_slab);
 	kvpool_slab_fini(&cache->waiter_slab);
 	kvpool_extents_fini(&cache->extents);
+	kvpool_index_fini(&cache->index);
 }
 
 static int tables_init(struct kvpool_cache *cache)
@@ -43,14 +44,15 @@ static int tables_init(struct kvpool_cache *cache)
 				     KVPOOL_DOMAIN_WAITERS_MAX, false);
 	if (!r)
 		r = kvpool_extents_init(&cache->extents, &cache->catalog, &cache->config);
+	if (!r)
+		r = kvpool_index_init(&cache->index, &cache->catalog, cache->config.secret);
 	if (r)
 		tables_fini(cache);
 	return r;
 }
 
-int kvpool_cache_new(const struct kvpool_cache_config *config, void *catalog,
-		     kvpool_cache_wake_fn wake, kvpool_cache_more_fn more, void *more_cookie,
-		     struct kvpool_cache **out)
+int kvpool_cache_make(const struct kvpool_cache_config *config, void *catalog,
+		      const struct kvpool_cache_calls *calls, struct kvpool_cache **out)
 {
 	struct kvpool_cache *cache;
 	struct kvpool_catalog plan;
@@ -70,9 +72,8 @@ int kvpool_cache_new(const struct kvpool_cache_config *config, void *catalog,
 	if (!cache->config.leases_max)
 		cache->config.leases_max = KVPOOL_LEASES_DEFAULT;
 	cache->catalog = plan;
-	kvpool_catalog_place(&cache->catalog, catalog, config->epoch);
+	kvpool_catalog_place(&cache->catalog, catalog);
 	cache->records = cache->catalog.records;
-	kvpool_index_init(&cache->index, &cache->catalog, config->secret);
 	r = tables_init(cache);
 	if (r) {
 		free(cache);
@@ -81,25 +82,50 @@ int kvpool_cache_new(const struct kvpool_cache_config *config, void *catalog,
 	cache->blocks = (struct kvpool_block *)cache->block_slab.base;
 	cache->drain.extent = KVPOOL_EXTENT_NONE;
 	cache->tick = 1;
-	cache->wake = wake;
-	cache->more = more;
-	cache->more_cookie = more_cookie;
+	cache->calls = *calls;
 	*out = cache;
 	return 0;
+}
+
+int kvpool_cache_new(const struct kvpool_cache_config *config, void *catalog,
+		     const struct kvpool_cache_calls *calls, struct kvpool_cache **out)
+{
+	struct kvpool_cache *cache;
+	int r = kvpool_cache_make(config, catalog, calls, &cache);
+
+	if (r)
+		return r;
+	kvpool_catalog_begin(&cache->catalog, config->epoch);
+	*out = cache;
+	return 0;
+}
+
+void kvpool_cache_abandon(struct kvpool_cache *cache)
+{
+	for (uint32_t i = 1; i <= cache->lease_slab.fresh; i++)
+		free(kvpool_lease_at(cache, i)->many);
+	while (cache->holders) {
+		struct kvpool_holder *holder = cache->holders;
+
+		cache->holders = holder->next;
+		free(holder);
+	}
+	for (uint32_t c = 0; c < KVPOOL_CLASSES_MAX; c++)
+		cache->config.policy->destroy(cache->orders[c]);
+	tables_fini(cache);
+	free(cache->past.leaves);
+	free(cache->scratch);
+	free(cache);
 }
 
 void kvpool_cache_free(struct kvpool_cache *cache)
 {
 	if (!cache)
 		return;
-	kvpool_cache_settle(cache);
+	kvpool_cache_end_past(cache);
 	assert(cache->n_holders == 0 && cache->lease_slab.used == 0 &&
 	       cache->reservation_slab.used == 0 && cache->waiter_slab.used == 0);
-	for (uint32_t c = 0; c < KVPOOL_CLASSES_MAX; c++)
-		cache->config.policy->destroy(cache->orders[c]);
-	tables_fini(cache);
-	free(cache->scratch);
-	free(cache);
+	kvpool_cache_abandon(cache);
 }
 
 void kvpool_cache_set_time(struct kvpool_cache *cache, uint64_t now_ms)

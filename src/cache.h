@@ -48,6 +48,13 @@ typedef void (*kvpool_cache_wake_fn)(void *cookie, enum kvpool_status status);
  */
 typedef bool (*kvpool_cache_more_fn)(void *cookie);
 
+/* What the cache asks of its owner. */
+struct kvpool_cache_calls {
+	kvpool_cache_wake_fn wake; /* NULL: nobody waits */
+	kvpool_cache_more_fn more; /* NULL: there is no more */
+	void *more_cookie;         /* borrowed */
+};
+
 /*
  * Bytes of catalog memory that a cache of this configuration needs: virtual, touched only as it is
  * used. 0 where the configuration is out of bounds.
@@ -60,8 +67,51 @@ uint64_t kvpool_cache_catalog_bytes(const struct kvpool_cache_config *config);
  * -EINVAL, -ENOMEM.
  */
 int kvpool_cache_new(const struct kvpool_cache_config *config, void *catalog,
-		     kvpool_cache_wake_fn wake, kvpool_cache_more_fn more, void *more_cookie,
-		     struct kvpool_cache **out);
+		     const struct kvpool_cache_calls *calls, struct kvpool_cache **out);
+
+/* What kvpool_cache_adopt() found. */
+struct kvpool_cache_adopted {
+	uint32_t layouts;         /* kept */
+	uint32_t layouts_dropped; /* what they say is not what was written, or cannot be */
+	uint64_t blocks;          /* READY, kept */
+	uint64_t torn;            /* dropped: their check did not fit */
+	uint64_t misplaced;       /* dropped: no such place, layout or group; or another lies there */
+	uint64_t orphaned;        /* dropped: what they hang on was dropped, or their key is twice */
+	uint64_t unfinished;      /* were not READY when that life ended */
+	uint64_t quarantined;     /* of all these, frames that are not reused yet */
+	const char *fault;        /* why nothing could be kept; NULL: it could */
+};
+
+/* Memory that the cache of the earlier life had: whole extents. */
+struct kvpool_cache_range {
+	uint32_t segment;
+	uint64_t offset;
+	uint64_t bytes;
+};
+
+/*
+ * A cache over the catalog of an earlier life of the daemon, with that life's memory for blocks.
+ * Believes nothing: each record is checked by itself and against the others, and what does not fit
+ * is dropped and counted. Keeps READY blocks with their ancestors, and layouts, under their
+ * numbers. What was anything but READY or FREE stays in quarantine, and nothing of what is kept is
+ * evicted, until kvpool_cache_end_past(): clients of that life may still read and write there.
+ * May be cut short at any instruction and begun again by the next life. KVPOOL_CACHE_E_FOREIGN:
+ * `result->fault` says why; the memory is as it was. -EINVAL, -ENOMEM, -ENOSPC.
+ */
+enum {
+	KVPOOL_CACHE_E_FOREIGN = 1, /* the memory is no catalog for this configuration */
+};
+
+int kvpool_cache_adopt(const struct kvpool_cache_config *config, void *catalog,
+		       const struct kvpool_cache_calls *calls,
+		       const struct kvpool_cache_range *ranges, uint32_t n_ranges,
+		       struct kvpool_cache_adopted *result, struct kvpool_cache **out);
+
+/* No client of the earlier life reads or writes any more. May be called when it was already. */
+void kvpool_cache_end_past(struct kvpool_cache *cache);
+
+/* Whether the earlier life is not over yet. */
+bool kvpool_cache_has_past(const struct kvpool_cache *cache);
 
 /* Takes NULL. Every holder must be gone: asserts that nothing is held. */
 void kvpool_cache_free(struct kvpool_cache *cache);
@@ -105,6 +155,9 @@ void kvpool_cache_holder_quarantine(struct kvpool_cache *cache, struct kvpool_ho
  * was not done). Takes NULL. Asserts that the holder's counters are zero.
  */
 void kvpool_cache_holder_free(struct kvpool_cache *cache, struct kvpool_holder *holder);
+
+/* Whether it leases, reserves, or has something in quarantine. Cheap. */
+bool kvpool_cache_holder_holds(const struct kvpool_holder *holder);
 
 struct kvpool_holder_usage {
 	uint32_t id;

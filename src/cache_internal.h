@@ -136,6 +136,13 @@ struct kvpool_settlement {
 	struct kvpool_wire_block one; /* what ranges[0] points at after a match of one key */
 };
 
+/* What clients of an earlier daemon life may still read and write. See adopt.c. */
+struct kvpool_past {
+	struct kvpool_holder *holder; /* owned: of the blocks in quarantine; NULL: all is over */
+	uint32_t *leaves;             /* owned: READY blocks that it holds, with their ancestors */
+	uint32_t n_leaves;
+};
+
 /* An extent on its way from one class to another: at most one at a time. */
 struct kvpool_drain {
 	uint32_t extent;  /* KVPOOL_EXTENT_NONE: none */
@@ -173,9 +180,8 @@ struct kvpool_cache {
 	struct kvpool_drain drain;
 	uint32_t expire_at; /* where the next search for idle blocks starts */
 	bool growing;
-	kvpool_cache_wake_fn wake;
-	kvpool_cache_more_fn more;
-	void *more_cookie; /* borrowed: the caller's */
+	struct kvpool_cache_calls calls;
+	struct kvpool_past past;
 	uint64_t count[KVPOOL_BLOCK_STATES];
 	uint64_t bytes[KVPOOL_BLOCK_STATES];
 	struct kvpool_counters {
@@ -184,7 +190,19 @@ struct kvpool_cache {
 	} counters;
 };
 
+/* ---- cache.c ---- */
+
+/* A cache over this memory, which is neither written nor looked at. As kvpool_cache_new(). */
+int kvpool_cache_make(const struct kvpool_cache_config *config, void *catalog,
+		      const struct kvpool_cache_calls *calls, struct kvpool_cache **out);
+
+/* Frees a cache with all its holders, whatever it holds. Its catalog stays as it is. */
+void kvpool_cache_abandon(struct kvpool_cache *cache);
+
 /* ---- layouts.c ---- */
+
+/* The layout that an earlier life registered under this number. 0, or why not: positive. */
+int kvpool_layout_adopt(struct kvpool_cache *cache, uint16_t layout);
 
 /* NULL where the holder did not register it. */
 static inline const struct kvpool_layout *kvpool_layout_of(const struct kvpool_cache *cache,
@@ -255,6 +273,12 @@ struct kvpool_block_new {
 /* Fills the taken id: a RESERVED block, indexed and linked. */
 void kvpool_block_begin(struct kvpool_cache *cache, uint32_t block,
 			const struct kvpool_block_new *new);
+
+/*
+ * Takes over the block of an earlier life: its id and its frame are taken, its record is right but
+ * for its state, which becomes READY (it is in the index already) or QUARANTINED.
+ */
+void kvpool_block_adopt(struct kvpool_cache *cache, uint32_t block, enum kvpool_block_state state);
 
 /* Another state, with the accounting; leaves and enters the index as the states say. */
 void kvpool_block_become(struct kvpool_cache *cache, uint32_t block, enum kvpool_block_state state);
@@ -342,6 +366,10 @@ void kvpool_reservation_new(struct kvpool_cache *cache, struct kvpool_holder *ho
 
 /* The block's reservation, if any, ends; the block's state is the caller's matter. */
 void kvpool_reservation_end(struct kvpool_cache *cache, uint32_t block);
+
+/* The block, QUARANTINED, is this holder's from now on. The slab has room. */
+void kvpool_reservation_adopt(struct kvpool_cache *cache, struct kvpool_holder *holder,
+			      uint32_t block);
 
 /* All of a holder's become quarantined; and: what is quarantined ends. */
 void kvpool_reservation_quarantine_all(struct kvpool_cache *cache, struct kvpool_holder *holder);

@@ -2,37 +2,29 @@
 /*
  * The catalog of one domain: what its memory holds, byte by byte.
  *
- *	+--------+-------------------------+---------+---------+---------+
- *	| header | index: buckets,         | block   | layout  | extent  |
- *	| 4 KiB  | then overflow buckets   | records | records | records |
- *	+--------+-------------------------+---------+---------+---------+
+ *	+--------+---------+---------+---------+---------+
+ *	| header | control | block   | layout  | extent  |
+ *	| 4 KiB  | 4 KiB   | records | records | records |
+ *	+--------+---------+---------+---------+---------+
  *
  * Everything that tells which key lies where, and nothing else: who holds a block is in private
- * memory (blocks.h). The memory is sparse, starts as zeroes and is touched only as it is used.
- * Written by the cache's one thread. Nobody else maps it today; the formats are fixed all the same
- * (offsets asserted, no pointers), so that it can be exported read-only or outlive its daemon.
+ * memory (blocks.h), and so is the index, which is made anew from the records. The memory is
+ * sparse, starts as zeroes and is touched only as it is used. Written by the cache's one thread. It
+ * outlives its daemon (adopt.c), which may die at any instruction: see struct kvpool_record.
+ * Nobody else maps it today; the formats are fixed all the same (offsets asserted, no pointers), so
+ * that it can be exported read-only.
  */
 #ifndef KVPOOL_SRC_CATALOG_H
 #define KVPOOL_SRC_CATALOG_H
 
+#include "shm/crc32c.h"
 #include "shm/header.h"
 #include "shm/wire.h"
 #include "src/cache.h"
 
-#define KVPOOL_BUCKET_SLOTS 11u
-#define KVPOOL_BLOCKS_MAX   (1u << 27) /* records in one table */
+#include <stdatomic.h>
 
-/* One line of the index. Slots fill from the first; a bucket has a `next` only when it is full. */
-struct kvpool_bucket {
-	KVPOOL_ALIGNED(KVPOOL_CACHELINE) uint32_t sequence; /* grows with every change */
-	uint32_t next;                                      /* overflow bucket; 0: none */
-	uint8_t tag[KVPOOL_BUCKET_SLOTS + 1]; /* 1..255 of a used slot, 0 of a free one */
-	uint32_t id[KVPOOL_BUCKET_SLOTS];     /* block; 0: free */
-};
-
-KVPOOL_ASSERT_SIZE(struct kvpool_bucket, 64);
-KVPOOL_ASSERT_OFFSET(struct kvpool_bucket, tag, 8);
-KVPOOL_ASSERT_OFFSET(struct kvpool_bucket, id, 20);
+#define KVPOOL_BLOCKS_MAX (1u << 27) /* records in one table */
 
 enum kvpool_block_state {
 	KVPOOL_BLOCK_FREE = 0,
@@ -52,7 +44,14 @@ enum kvpool_record_flag {
 	KVPOOL_RECORD_HAS_CRC = 1u << 0, /* crc32c was given for every shard */
 };
 
-/* One block: one line, so that a lookup costs its bucket and this. */
+/*
+ * One block: one line, so that a lookup costs its bucket and this.
+ *
+ * Whoever adopts the record believes it only where `check` fits all that stands before last_use.
+ * The stores of a daemon that is killed are seen in the order of its program, and `check` is the
+ * last of every change, so a change that was cut short leaves a record that does not fit: it was
+ * not READY before, or is not any more.
+ */
 struct kvpool_record {
 	KVPOOL_ALIGNED(KVPOOL_CACHELINE) uint8_t key[KVPOOL_KEY_BYTES];
 	uint32_t generation; /* of the block's handle; never 0 once used */
@@ -62,27 +61,57 @@ struct kvpool_record {
 	uint16_t layout;
 	uint8_t group;
 	uint8_t state;     /* enum kvpool_block_state */
-	uint32_t last_use; /* ticks, see KVPOOL_TICKS_PER_SECOND */
 	uint32_t crc32c;   /* XOR over the shards, each rotated left by its number */
-	uint8_t clock;     /* 0..KVPOOL_CLOCK_HOT */
+	uint16_t check;    /* kvpool_record_sum() of all above, and of flags */
 	uint8_t flags;     /* enum kvpool_record_flag */
-	uint16_t reserved;
+	uint8_t clock;     /* 0..KVPOOL_CLOCK_HOT; not under the check */
+	uint32_t last_use; /* ticks, see KVPOOL_TICKS_PER_SECOND; not under the check */
 };
 
 KVPOOL_ASSERT_SIZE(struct kvpool_record, 64);
 KVPOOL_ASSERT_OFFSET(struct kvpool_record, generation, 32);
 KVPOOL_ASSERT_OFFSET(struct kvpool_record, layout, 48);
-KVPOOL_ASSERT_OFFSET(struct kvpool_record, last_use, 52);
+KVPOOL_ASSERT_OFFSET(struct kvpool_record, crc32c, 52);
+KVPOOL_ASSERT_OFFSET(struct kvpool_record, check, 56);
+KVPOOL_ASSERT_OFFSET(struct kvpool_record, last_use, 60);
+
+/* Every single flipped bit changes it. Never 0, so that a record of zeroes does not fit. */
+static inline uint16_t kvpool_record_sum(const struct kvpool_record *record)
+{
+	uint32_t sum = kvpool_crc32c(record->flags, record, 56);
+	uint16_t folded = (uint16_t)(sum ^ sum >> 16);
+
+	return folded ? folded : 1;
+}
+
+/* The last store of every change of a record. */
+static inline void kvpool_record_seal(struct kvpool_record *record)
+{
+	uint16_t sum = kvpool_record_sum(record);
+
+	/* The compiler may not move a store of the change behind this one. */
+	atomic_signal_fence(memory_order_seq_cst);
+	*(volatile uint16_t *)&record->check = sum;
+}
 
 #define KVPOOL_TICKS_PER_SECOND 16u
 
 /* A layout as it was registered; zeroes where the entry is free. */
 struct kvpool_layout_record {
 	struct kvpool_wire_layout wire;
-	uint8_t reserved[152];
+	uint32_t check; /* CRC32C of `wire`, stored last */
+	uint8_t reserved[148];
 };
 
 KVPOOL_ASSERT_SIZE(struct kvpool_layout_record, 512);
+
+/* What the next life must know beside the records. */
+struct kvpool_catalog_control {
+	uint32_t blocks_fresh; /* records above this number were never used */
+	uint8_t reserved[60];
+};
+
+KVPOOL_ASSERT_SIZE(struct kvpool_catalog_control, 64);
 
 /* Where an extent lies and how it is cut. Zeroes where there is none. */
 struct kvpool_extent_record {
@@ -97,13 +126,11 @@ KVPOOL_ASSERT_SIZE(struct kvpool_extent_record, 16);
 /* The catalog's regions as the cache uses them: private, pointers borrowed from the memory. */
 struct kvpool_catalog {
 	struct kvpool_header *header;
-	struct kvpool_bucket *buckets;
+	struct kvpool_catalog_control *control;
 	struct kvpool_record *records;
 	struct kvpool_layout_record *layouts;
 	struct kvpool_extent_record *extents;
 	uint32_t blocks_max;
-	uint32_t buckets_max;  /* primary */
-	uint32_t overflow_max; /* buckets behind them */
 	uint32_t segments_max;
 	uint32_t extents_per_segment;
 	uint64_t bytes;
@@ -122,7 +149,13 @@ static inline void kvpool_line_fetch(const void *line)
 /* Sizes for a configuration: all but the pointers. 0 or -EINVAL. */
 int kvpool_catalog_plan(const struct kvpool_cache_config *config, struct kvpool_catalog *out);
 
-/* Places the regions in fresh memory and writes the header. `catalog` comes from the plan. */
-void kvpool_catalog_place(struct kvpool_catalog *catalog, void *memory, uint64_t epoch);
+/* Places the regions in the memory. `catalog` comes from the plan. */
+void kvpool_catalog_place(struct kvpool_catalog *catalog, void *memory);
+
+/* The memory is fresh: writes its header. */
+void kvpool_catalog_begin(struct kvpool_catalog *catalog, uint64_t epoch);
+
+/* The memory is an earlier life's: what keeps it from being this plan's catalog; NULL: nothing. */
+const char *kvpool_catalog_fault(const struct kvpool_catalog *catalog);
 
 #endif

@@ -55,6 +55,8 @@ static int check_record(struct check *c, uint32_t block)
 
 	if (r->state >= KVPOOL_BLOCK_STATES)
 		return fault(c, "block %u: state %u", block, r->state);
+	if (r->check != kvpool_record_sum(r))
+		return fault(c, "block %u: its check does not fit", block);
 	if (r->generation == 0)
 		return fault(c, "block %u: generation 0", block);
 	if (r->layout == 0 || r->layout > cache->layouts_fresh ||
@@ -314,6 +316,8 @@ static int check_holders(struct check *c)
 		return fault(c, "%lu leases, %lu waits, %lu reservations, says %u, %u, %u", leases,
 			     waits, reservations, cache->lease_slab.used, cache->waiter_slab.used,
 			     cache->reservation_slab.used);
+	for (uint32_t i = 0; i < cache->past.n_leaves; i++)
+		c->holds[cache->past.leaves[i]]++;
 	for (uint32_t block = 1; block <= cache->block_slab.fresh; block++) {
 		if (block_known(c, block) && c->holds[block] != cache->blocks[block].leases)
 			return fault(c, "block %u: %u holds, says %u", block, c->holds[block],

@@ -234,9 +234,9 @@ static bool make_id(struct kvpool_cache *cache, uint16_t size_class)
 
 static bool more_memory(struct kvpool_cache *cache, struct kvpool_space *space)
 {
-	if (space->no_more || !cache->more)
+	if (space->no_more || !cache->calls.more)
 		return false;
-	if (cache->more(cache->more_cookie) && cache->extents.n_free)
+	if (cache->calls.more(cache->calls.more_cookie) && cache->extents.n_free)
 		return true;
 	space->no_more = true;
 	return false;
@@ -253,6 +253,9 @@ int kvpool_space_take(struct kvpool_cache *cache, struct kvpool_space *space, ui
 	if (kvpool_slab_full(&cache->block_slab) && !make_id(cache, size_class))
 		return KVPOOL_NO_SPACE_TABLE;
 	*block = kvpool_slab_take(&cache->block_slab);
+	/* Before the record is anything but FREE. */
+	if (cache->catalog.control->blocks_fresh < cache->block_slab.fresh)
+		cache->catalog.control->blocks_fresh = cache->block_slab.fresh;
 	for (;;) {
 		r = kvpool_extents_take(&cache->extents, size_class, *block, place);
 		if (r == 0)

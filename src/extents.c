@@ -137,16 +137,13 @@ static uint64_t slack_of(const struct kvpool_extents *e, const struct kvpool_cla
 	return units(e->extent_units - (uint64_t)c->n_slots * c->frame_units);
 }
 
-/* Gives a free extent to a class. */
-static int extent_join(struct kvpool_extents *e, uint16_t size_class)
+/* Gives a free extent to a class. -ENOMEM. */
+static int extent_join(struct kvpool_extents *e, uint32_t x, uint16_t size_class)
 {
 	struct kvpool_class *c = &e->classes[size_class];
-	uint32_t x = e->free_list;
 	struct kvpool_extent *extent;
 	uint32_t *slots;
 
-	if (x == KVPOOL_EXTENT_NONE)
-		return KVPOOL_EXTENTS_E_FULL;
 	slots = calloc(c->n_slots, sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
@@ -200,8 +197,10 @@ int kvpool_extents_take(struct kvpool_extents *extents, uint16_t size_class, uin
 	uint32_t slot, x;
 
 	if (c->open == KVPOOL_EXTENT_NONE) {
-		int r = extent_join(extents, size_class);
+		int r = KVPOOL_EXTENTS_E_FULL;
 
+		if (extents->free_list != KVPOOL_EXTENT_NONE)
+			r = extent_join(extents, extents->free_list, size_class);
 		if (r)
 			return r;
 	}
@@ -223,6 +222,59 @@ int kvpool_extents_take(struct kvpool_extents *extents, uint16_t size_class, uin
 	out->segment = extent->segment;
 	out->offset = extent->offset + slot * c->frame_units;
 	return 0;
+}
+
+int kvpool_extents_claim(struct kvpool_extents *extents, uint16_t size_class, uint32_t block,
+			 struct kvpool_place place)
+{
+	struct kvpool_class *c = &extents->classes[size_class];
+	struct kvpool_extent *extent;
+	uint32_t slot, x;
+
+	if (place.offset >= extents->segment_units ||
+	    kvpool_extents_segment(extents, place.segment) == UINT32_MAX)
+		return KVPOOL_EXTENTS_E_PLACE;
+	x = kvpool_extents_find(extents, place);
+	extent = &extents->table[x];
+	slot = (place.offset - extent->offset) / c->frame_units;
+	if (extent->state == KVPOOL_EXTENT_ABSENT || slot >= c->n_slots ||
+	    place.offset != extent->offset + slot * c->frame_units)
+		return KVPOOL_EXTENTS_E_PLACE;
+	if (extent->state == KVPOOL_EXTENT_FREE) {
+		int r = extent_join(extents, x, size_class);
+
+		if (r)
+			return r;
+	}
+	if (extent->size_class != size_class || extent->slots[slot] != 0)
+		return KVPOOL_EXTENTS_E_PLACE;
+	extent->slots[slot] = block;
+	extent->used++;
+	extent->fresh = KVPOOL_MAX(extent->fresh, slot + 1);
+	extents->free_bytes -= units(c->frame_units);
+	return 0;
+}
+
+void kvpool_extents_claimed(struct kvpool_extents *extents)
+{
+	for (uint32_t x = 0; x < kvpool_extents_end(extents); x++) {
+		struct kvpool_extent *extent = &extents->table[x];
+		struct kvpool_class *c = &extents->classes[extent->size_class];
+
+		if (extent->state != KVPOOL_EXTENT_OPEN)
+			continue;
+		extents->slot_table_bytes += (uint64_t)extent->fresh * sizeof(uint32_t);
+		for (uint32_t slot = extent->fresh; slot-- > 0;) {
+			if (extent->slots[slot] != 0)
+				continue;
+			extent->slots[slot] = extent->free | SLOT_FREE;
+			extent->free = slot + 1;
+		}
+		if (extent->used == c->n_slots) {
+			list_drop(extents, &c->open, x);
+			extent->state = KVPOOL_EXTENT_FULL;
+		}
+	}
 }
 
 uint32_t kvpool_extents_find(struct kvpool_extents *extents, struct kvpool_place place)

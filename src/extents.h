@@ -28,6 +28,7 @@ enum kvpool_extent_state {
 enum {
 	KVPOOL_EXTENTS_E_FULL = 1,  /* neither a free frame of the class nor a free extent */
 	KVPOOL_EXTENTS_E_CLASS = 2, /* as many frame sizes in use as there may be */
+	KVPOOL_EXTENTS_E_PLACE = 3, /* there is no such frame, or it is taken */
 };
 
 struct kvpool_extent {
@@ -112,6 +113,15 @@ bool kvpool_extents_class_put(struct kvpool_extents *extents, uint16_t size_clas
 /* A frame for a block. 0, KVPOOL_EXTENTS_E_FULL or -ENOMEM. */
 int kvpool_extents_take(struct kvpool_extents *extents, uint16_t size_class, uint32_t block,
 			struct kvpool_place *out);
+
+/*
+ * Takes the frame at this very place, for a block of an earlier life: of an extent of the class, or
+ * a free one, which joins it. 0, KVPOOL_EXTENTS_E_PLACE or -ENOMEM. After the last claim and before
+ * anything else: kvpool_extents_claimed(), which makes the lists of free frames.
+ */
+int kvpool_extents_claim(struct kvpool_extents *extents, uint16_t size_class, uint32_t block,
+			 struct kvpool_place place);
+void kvpool_extents_claimed(struct kvpool_extents *extents);
 
 void kvpool_extents_give(struct kvpool_extents *extents, struct kvpool_place place);
 

@@ -56,6 +56,12 @@ void kvpool_cache_holder_free(struct kvpool_cache *cache, struct kvpool_holder *
 	free(holder);
 }
 
+bool kvpool_cache_holder_holds(const struct kvpool_holder *holder)
+{
+	kvpool_cache_settle(holder->cache);
+	return holder->leases + holder->reserved + holder->quarantined > 0;
+}
+
 void kvpool_cache_holder_usage(const struct kvpool_holder *holder, struct kvpool_holder_usage *out)
 {
 	kvpool_cache_settle(holder->cache);

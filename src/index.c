@@ -9,8 +9,13 @@
 #include "src/index.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <sys/mman.h>
 
 #define BUCKETS_FIRST 16u
+
+/* Half of what fits at a load of one: lookups then nearly always end in their first line. */
+#define LOAD_SLOTS_PER_BUCKET (KVPOOL_BUCKET_SLOTS / 2.0)
 
 /* A table grows by one bucket when more than half of its slots are used. */
 static bool must_grow(const struct kvpool_index *index)
@@ -31,19 +36,45 @@ static uint64_t spread(uint64_t x)
 	return x ^ x >> 31;
 }
 
-void kvpool_index_init(struct kvpool_index *index, const struct kvpool_catalog *catalog,
-		       const uint64_t secret[4])
+static size_t table_bytes(const struct kvpool_index *index)
 {
-	*index = (struct kvpool_index){
-		.buckets = catalog->buckets,
+	return ((size_t)index->buckets_max + index->overflow_max) * sizeof(struct kvpool_bucket);
+}
+
+int kvpool_index_init(struct kvpool_index *index, const struct kvpool_catalog *catalog,
+		      const uint64_t secret[4])
+{
+	struct kvpool_index new = {
 		.records = catalog->records,
 		.mask = BUCKETS_FIRST * 2 - 1,
 		.n_buckets = BUCKETS_FIRST,
-		.buckets_max = catalog->buckets_max,
-		.overflow_max = catalog->overflow_max,
+		.buckets_max =
+			BUCKETS_FIRST + (uint32_t)(catalog->blocks_max / LOAD_SLOTS_PER_BUCKET) + 1,
+		/*
+		 * Only the last bucket of a chain may have free slots, so the chains together never
+		 * have more overflow buckets than there are blocks over slots.
+		 */
+		.overflow_max = catalog->blocks_max / KVPOOL_BUCKET_SLOTS + 1,
 	};
-	for (uint32_t i = 0; i < KVPOOL_ARRAY_SIZE(index->secret); i++)
-		index->secret[i] = spread(secret[i] + i);
+	void *table = mmap(NULL, table_bytes(&new), PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (table == MAP_FAILED)
+		return -ENOMEM;
+	(void)madvise(table, table_bytes(&new), MADV_HUGEPAGE); /* a hint */
+	(void)madvise(table, table_bytes(&new), MADV_DONTDUMP);
+	new.buckets = table;
+	for (uint32_t i = 0; i < KVPOOL_ARRAY_SIZE(new.secret); i++)
+		new.secret[i] = spread(secret[i] + i);
+	*index = new;
+	return 0;
+}
+
+void kvpool_index_fini(struct kvpool_index *index)
+{
+	if (index->buckets)
+		munmap(index->buckets, table_bytes(index));
+	*index = (struct kvpool_index){0};
 }
 
 static uint64_t hash_of(const struct kvpool_index *index, uint32_t block)

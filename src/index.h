@@ -9,16 +9,30 @@
  * full key, which is always compared.
  *
  * Keys come from clients, so the hash is keyed with 256 secret bits: whoever does not know them
- * cannot aim at a bucket. Buckets and records lie in the catalog. Owned by a cache; its one thread
- * uses it.
+ * cannot aim at a bucket. Records lie in the catalog, buckets in private memory of their own, sparse
+ * and on huge pages where there are any. Owned by a cache; its one thread uses it.
  */
 #ifndef KVPOOL_SRC_INDEX_H
 #define KVPOOL_SRC_INDEX_H
 
 #include "src/catalog.h"
 
+#define KVPOOL_BUCKET_SLOTS 11u
+
+/* One line of the index. Slots fill from the first; a bucket has a `next` only when it is full. */
+struct kvpool_bucket {
+	KVPOOL_ALIGNED(KVPOOL_CACHELINE) uint32_t sequence; /* grows with every change */
+	uint32_t next;                                      /* overflow bucket; 0: none */
+	uint8_t tag[KVPOOL_BUCKET_SLOTS + 1]; /* 1..255 of a used slot, 0 of a free one */
+	uint32_t id[KVPOOL_BUCKET_SLOTS];     /* block; 0: free */
+};
+
+KVPOOL_ASSERT_SIZE(struct kvpool_bucket, 64);
+KVPOOL_ASSERT_OFFSET(struct kvpool_bucket, tag, 8);
+KVPOOL_ASSERT_OFFSET(struct kvpool_bucket, id, 20);
+
 struct kvpool_index {
-	struct kvpool_bucket *buckets;       /* borrowed: catalog */
+	struct kvpool_bucket *buckets;       /* owned: mapped */
 	const struct kvpool_record *records; /* borrowed: catalog */
 	uint64_t secret[4];
 	uint64_t mask;      /* of the table twice as large as the last full one */
@@ -30,8 +44,12 @@ struct kvpool_index {
 	uint32_t overflow_free; /* list through `next`; 0: empty */
 };
 
-void kvpool_index_init(struct kvpool_index *index, const struct kvpool_catalog *catalog,
-		       const uint64_t secret[4]);
+/* For all blocks of the catalog. -ENOMEM. */
+int kvpool_index_init(struct kvpool_index *index, const struct kvpool_catalog *catalog,
+		      const uint64_t secret[4]);
+
+/* Takes a zeroed index too. */
+void kvpool_index_fini(struct kvpool_index *index);
 
 /* The block's record is complete; the block is in no bucket yet. Cannot fail. */
 void kvpool_index_insert(struct kvpool_index *index, uint32_t block);

@@ -140,6 +140,14 @@ static void drop_unused(struct kvpool_cache *cache)
 	}
 }
 
+/* The check last: one that was cut short does not fit. */
+static void record_write(struct kvpool_layout_record *record, const struct kvpool_wire_layout *wire)
+{
+	record->wire = *wire;
+	atomic_signal_fence(memory_order_seq_cst);
+	*(volatile uint32_t *)&record->check = kvpool_crc32c(0, wire, sizeof(*wire));
+}
+
 static uint32_t entry_take(struct kvpool_cache *cache)
 {
 	if (cache->layouts_fresh == KVPOOL_DOMAIN_LAYOUTS_MAX) {
@@ -204,9 +212,30 @@ static int layout_make(struct kvpool_cache *cache, const struct kvpool_wire_layo
 		return KVPOOL_STATUS_LIMIT;
 	}
 	cache->layouts[entry] = l;
-	cache->catalog.layouts[entry].wire = *wire;
+	record_write(&cache->catalog.layouts[entry], wire);
 	cache->n_layouts++;
 	*out = (uint16_t)entry;
+	return 0;
+}
+
+int kvpool_layout_adopt(struct kvpool_cache *cache, uint16_t layout)
+{
+	const struct kvpool_layout_record *record = &cache->catalog.layouts[layout];
+	struct kvpool_layout l = {.block_tokens = record->wire.block_tokens,
+				  .n_shards = record->wire.n_shards};
+	int r;
+
+	if (record->check != kvpool_crc32c(0, &record->wire, sizeof(record->wire)) ||
+	    !wire_valid(&record->wire) || !frames_fit(cache, &record->wire) ||
+	    find(cache, record->wire.fingerprint))
+		return KVPOOL_STATUS_INVALID;
+	memcpy(l.fingerprint, record->wire.fingerprint, sizeof(l.fingerprint));
+	r = groups_make(cache, &record->wire, &l);
+	if (r)
+		return r < 0 ? r : KVPOOL_STATUS_LIMIT;
+	cache->layouts[layout] = l;
+	cache->layouts_fresh = KVPOOL_MAX(cache->layouts_fresh, (uint32_t)layout);
+	cache->n_layouts++;
 	return 0;
 }
 

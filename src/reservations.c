@@ -55,6 +55,20 @@ void kvpool_reservation_new(struct kvpool_cache *cache, struct kvpool_holder *ho
 	cache->blocks[block].reservation = index;
 }
 
+void kvpool_reservation_adopt(struct kvpool_cache *cache, struct kvpool_holder *holder,
+			      uint32_t block)
+{
+	uint32_t index = kvpool_slab_take(&cache->reservation_slab);
+
+	assert(index);
+	*kvpool_reservation_at(cache, index) =
+		(struct kvpool_reservation){.block = block, .holder = holder};
+	list_push(cache, &holder->first_quarantined, index);
+	holder->quarantined++;
+	holder->quarantined_bytes += kvpool_block_bytes(cache, block);
+	cache->blocks[block].reservation = index;
+}
+
 void kvpool_reservation_end(struct kvpool_cache *cache, uint32_t block)
 {
 	uint32_t index = cache->blocks[block].reservation;

@@ -48,6 +48,13 @@ uint32_t kvpool_slab_take(struct kvpool_slab *slab)
 	return index;
 }
 
+void kvpool_slab_adopt(struct kvpool_slab *slab, uint32_t last)
+{
+	assert(slab->fresh == 0 && last <= slab->max);
+	slab->fresh = last;
+	slab->used = last;
+}
+
 void kvpool_slab_give(struct kvpool_slab *slab, uint32_t index)
 {
 	assert(index > 0 && index <= slab->fresh && slab->used > 0);

@@ -31,6 +31,9 @@ void kvpool_slab_fini(struct kvpool_slab *slab);
 /* An index, the one freed last first; 0 where all are used. New elements are zeroed. */
 uint32_t kvpool_slab_take(struct kvpool_slab *slab);
 
+/* Fresh so far, all up to `last` are given, and free those that kvpool_slab_give() is told. */
+void kvpool_slab_adopt(struct kvpool_slab *slab, uint32_t last);
+
 void kvpool_slab_give(struct kvpool_slab *slab, uint32_t index);
 
 static inline void *kvpool_slab_at(const struct kvpool_slab *slab, uint32_t index)

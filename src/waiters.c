@@ -64,8 +64,8 @@ void kvpool_waiter_wake_all(struct kvpool_cache *cache, struct kvpool_reservatio
 		void *cookie = w->cookie;
 
 		waiter_end(cache, w);
-		if (cache->wake)
-			cache->wake(cookie, status);
+		if (cache->calls.wake)
+			cache->calls.wake(cookie, status);
 	}
 }
 

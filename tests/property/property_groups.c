@@ -93,6 +93,7 @@ static void make_layout(struct trial *t)
 
 static void make_cache(struct trial *t)
 {
+	static const struct kvpool_cache_calls no_calls;
 	const struct kvpool_cache_config config = {
 		.bytes_max = SEGMENT_BYTES,
 		.extent_bytes = 16384,
@@ -106,7 +107,7 @@ static void make_cache(struct trial *t)
 	t->catalog = mmap(NULL, t->catalog_bytes, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	EXPECT(t, t->catalog != MAP_FAILED, "no memory");
-	EXPECT(t, kvpool_cache_new(&config, t->catalog, NULL, NULL, NULL, &t->cache) == 0, "new");
+	EXPECT(t, kvpool_cache_new(&config, t->catalog, &no_calls, &t->cache) == 0, "new");
 	EXPECT(t, kvpool_cache_memory_add(t->cache, 1, 0, SEGMENT_BYTES) == 0, "memory");
 	EXPECT(t, kvpool_cache_holder_new(t->cache, 1, &t->holder) == 0, "holder");
 	EXPECT(t, kvpool_cache_layout(t->cache, t->holder, &t->wire, &t->layout, &result) == 0,

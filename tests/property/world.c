@@ -199,13 +199,14 @@ static void make_config(struct world *w)
 
 static void make_cache(struct world *w)
 {
+	const struct kvpool_cache_calls calls = {model_woken, more, w};
+
 	w->catalog_bytes = kvpool_cache_catalog_bytes(&w->config);
 	WORLD_CHECK(w, w->catalog_bytes > 0, "the configuration is within its bounds");
 	w->catalog = mmap(NULL, w->catalog_bytes, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	WORLD_CHECK(w, w->catalog != MAP_FAILED, "no memory for the catalog");
-	WORLD_CHECK(w,
-		    kvpool_cache_new(&w->config, w->catalog, model_woken, more, w, &w->cache) == 0,
+	WORLD_CHECK(w, kvpool_cache_new(&w->config, w->catalog, &calls, &w->cache) == 0,
 		    "a new cache");
 	WORLD_CHECK(w, kvpool_cache_holder_new(w->cache, 1000, &w->observer) == 0, "the observer");
 	for (int i = 0; i < LAYOUTS; i++) {

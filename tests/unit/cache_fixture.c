@@ -6,6 +6,8 @@
  */
 #include "tests/unit/cache_fixture.h"
 
+#include "src/cache_internal.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
@@ -46,21 +48,54 @@ static bool more(void *cookie)
 	return kvpool_cache_memory_add(fx.cache, 99, fx.more_extents * FX_EXTENT, FX_EXTENT) == 0;
 }
 
+static const struct kvpool_cache_calls calls = {wake, more, &fx};
+
 void fx_open(uint32_t extents)
 {
 	uint32_t per_segment = (uint32_t)(FX_SEGMENT / FX_EXTENT);
 
+	fx.extents = extents;
 	fx.catalog_bytes = kvpool_cache_catalog_bytes(&fx.config);
 	ck_assert_uint_gt(fx.catalog_bytes, 0);
 	fx.catalog = mmap(NULL, fx.catalog_bytes, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ck_assert_ptr_ne(fx.catalog, MAP_FAILED);
-	ck_assert_int_eq(kvpool_cache_new(&fx.config, fx.catalog, wake, more, &fx, &fx.cache), 0);
+	ck_assert_int_eq(kvpool_cache_new(&fx.config, fx.catalog, &calls, &fx.cache), 0);
 	/* Backwards, so that segment 1 is used first. */
 	for (uint32_t x = extents; x-- > 0;)
 		ck_assert_int_eq(kvpool_cache_memory_add(fx.cache, 1 + x / per_segment,
 							 x % per_segment * FX_EXTENT, FX_EXTENT),
 				 0);
+}
+
+void fx_crash(void)
+{
+	kvpool_cache_abandon(fx.cache);
+	fx.cache = NULL;
+	memset(fx.holders, 0, sizeof(fx.holders));
+}
+
+int fx_adopt(struct kvpool_cache_adopted *result)
+{
+	struct kvpool_cache_range ranges[64];
+	uint32_t n = 0;
+
+	for (uint64_t left = fx.extents * FX_EXTENT; left > 0; n++) {
+		ck_assert_uint_lt(n, KVPOOL_ARRAY_SIZE(ranges));
+		ranges[n] = (struct kvpool_cache_range){1 + n, 0, KVPOOL_MIN(left, FX_SEGMENT)};
+		left -= ranges[n].bytes;
+	}
+	return kvpool_cache_adopt(&fx.config, fx.catalog, &calls, ranges, n, result, &fx.cache);
+}
+
+struct kvpool_cache_adopted fx_restart(void)
+{
+	struct kvpool_cache_adopted result;
+
+	fx_crash();
+	ck_assert_int_eq(fx_adopt(&result), 0);
+	ck_assert_ptr_null(result.fault);
+	return result;
 }
 
 struct kvpool_cache_usage fx_usage(void)
@@ -101,7 +136,8 @@ void fx_check(void)
 	}
 	ck_assert_uint_eq(u.leases, leases);
 	ck_assert_uint_eq(u.reserved_blocks, reserved);
-	ck_assert_uint_eq(u.quarantined_blocks, quarantined);
+	if (!kvpool_cache_has_past(fx.cache))
+		ck_assert_uint_eq(u.quarantined_blocks, quarantined);
 }
 
 void fx_close(void)
@@ -111,6 +147,7 @@ void fx_close(void)
 	fx_check();
 	for (int i = 0; i < FX_HOLDERS; i++)
 		fx_holder_gone(i);
+	kvpool_cache_end_past(fx.cache);
 	kvpool_cache_flush(fx.cache);
 	fx_check();
 	u = fx_usage();

@@ -22,6 +22,7 @@ struct fx {
 	struct kvpool_cache_config config;
 	void *catalog; /* owned: mapped */
 	size_t catalog_bytes;
+	uint32_t extents; /* given by fx_open() */
 	struct kvpool_cache *cache; /* owned */
 	struct kvpool_holder *holders[FX_HOLDERS];
 	uint32_t wakes;
@@ -37,6 +38,15 @@ extern struct fx fx;
 void fx_open(uint32_t extents);
 void fx_default(void);
 void fx_close(void);
+
+/*
+ * The daemon dies here: all but the catalog and the memory is lost. fx_adopt() is the next life,
+ * with as many extents as fx_open() gave.
+ */
+void fx_crash(void);
+int fx_adopt(struct kvpool_cache_adopted *result);
+/* Both; it adopts. */
+struct kvpool_cache_adopted fx_restart(void);
 
 /* Structures, accounting identity, figures of all holders. */
 void fx_check(void);

@@ -69,7 +69,7 @@ static inline struct kvpool_segment *pool_probe_acquire(struct kvpool_pool *pool
 	uint64_t end_ns = kvpool_clock_ns() + POOL_PATIENCE;
 	struct kvpool_segment *segment;
 
-	while ((segment = kvpool_pool_acquire(pool, owner)) == NULL) {
+	while ((segment = kvpool_pool_acquire(pool, owner, 0)) == NULL) {
 		pool_probe_wait(pool, end_ns);
 		kvpool_pool_progress(pool, fn, cookie);
 	}

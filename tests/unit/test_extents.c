@@ -29,7 +29,7 @@ static void setup(void)
 	memory = mmap(NULL, catalog.bytes, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ck_assert_ptr_ne(memory, MAP_FAILED);
-	kvpool_catalog_place(&catalog, memory, 1);
+	kvpool_catalog_place(&catalog, memory);
 	ck_assert_int_eq(kvpool_extents_init(&extents, &catalog, &config), 0);
 }
 

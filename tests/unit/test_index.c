@@ -29,13 +29,14 @@ static void setup(void)
 	memory = mmap(NULL, catalog.bytes, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ck_assert_ptr_ne(memory, MAP_FAILED);
-	kvpool_catalog_place(&catalog, memory, 1);
-	kvpool_index_init(&index_, &catalog, secret);
+	kvpool_catalog_place(&catalog, memory);
+	ck_assert_int_eq(kvpool_index_init(&index_, &catalog, secret), 0);
 }
 
 static void teardown(void)
 {
 	ck_assert_ptr_eq(kvpool_index_check(&index_), NULL);
+	kvpool_index_fini(&index_);
 	munmap(memory, catalog.bytes);
 }
 

@@ -57,7 +57,7 @@ START_TEST(should_use_the_huge_pages_there_are_and_others_for_the_rest)
 	ck_assert_uint_eq(status.by_pages[KVPOOL_PAGES_THP] + status.by_pages[KVPOOL_PAGES_4K],
 			  2 * config.segment_bytes);
 	ck_assert_uint_eq(free_2m(), before - 2 * config.segment_bytes);
-	while ((segment = kvpool_pool_acquire(pool, &somebody)) != NULL) {
+	while ((segment = kvpool_pool_acquire(pool, &somebody, 0)) != NULL) {
 		ck_assert_uint_eq(pool_probe_resident(segment->fd), segment->bytes);
 		huge += segment->pages == KVPOOL_PAGES_2M ? segment->bytes : 0;
 	}
@@ -80,7 +80,7 @@ START_TEST(should_stop_with_an_error_where_only_huge_pages_will_do)
 	ck_assert_ptr_nonnull(strstr(status.error_text, "segment 3 of 4"));
 	ck_assert_ptr_nonnull(strstr(status.error_text, "pages 2M"));
 	ck_assert_uint_eq(status.ready, 2 * config.segment_bytes);
-	ck_assert_ptr_nonnull(kvpool_pool_acquire(pool, &somebody));
+	ck_assert_ptr_nonnull(kvpool_pool_acquire(pool, &somebody, 0));
 	kvpool_pool_free(pool);
 }
 END_TEST
@@ -114,7 +114,7 @@ START_TEST(should_give_huge_pages_back_as_zeros)
 	one.bytes = config.segment_bytes;
 	ck_assert_int_eq(kvpool_pool_new(&one, &pool), 0);
 	(void)pool_probe_settle(pool, pool_probe_ignore, NULL);
-	segment = kvpool_pool_acquire(pool, &somebody);
+	segment = kvpool_pool_acquire(pool, &somebody, 0);
 	ck_assert_ptr_nonnull(segment);
 	ck_assert_int_eq(segment->pages, KVPOOL_PAGES_2M);
 	pool_probe_release_zeroes(pool, segment);

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the next life of the daemon must know: see state.h.
+ */
+#include "daemon/state.h"
+
+#include "daemon/store.h"
+#include "shm/crc32c.h"
+#include "shm/header.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CONTROL_OFFSET  KVPOOL_HEADER_BYTES
+#define SEGMENTS_OFFSET (CONTROL_OFFSET + 4096u)
+#define SEALS           (F_SEAL_SHRINK | F_SEAL_GROW)
+
+static uint64_t clients_offset(uint64_t n_segments)
+{
+	return SEGMENTS_OFFSET +
+	       KVPOOL_ROUND_UP(n_segments * sizeof(struct kvpool_state_segment), (uint64_t)4096);
+}
+
+static uint64_t bytes_of(uint64_t n_segments)
+{
+	return clients_offset(n_segments) +
+	       KVPOOL_STATE_CLIENTS_MAX * sizeof(struct kvpool_state_client);
+}
+
+static uint64_t segments_of(const struct kvpool_state_sizes *sizes)
+{
+	return sizes->pool_bytes / sizes->segment_bytes;
+}
+
+static void place(struct kvpool_state *state)
+{
+	unsigned char *base = state->memory.address;
+
+	state->control = (struct kvpool_state_control *)(void *)(base + CONTROL_OFFSET);
+	state->segments = (struct kvpool_state_segment *)(void *)(base + SEGMENTS_OFFSET);
+	state->clients = (struct kvpool_state_client *)(void *)(base +
+								clients_offset(state->n_segments));
+}
+
+/* The last store of a change: the compiler may not move the others behind it. */
+static void store_last(uint32_t *at, uint32_t value)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+	*(volatile uint32_t *)at = value;
+}
+
+int kvpool_state_new(const struct kvpool_state_sizes *sizes, struct kvpool_state **out)
+{
+	struct kvpool_state *state = calloc(1, sizeof(*state));
+	struct kvpool_header *header;
+	int r;
+
+	if (!state)
+		return -ENOMEM;
+	state->n_segments = (uint32_t)segments_of(sizes);
+	r = kvpool_memory_new(bytes_of(state->n_segments), &state->memory);
+	if (r != 0) {
+		free(state);
+		return r;
+	}
+	place(state);
+	state->control->sizes = *sizes;
+	state->control->next_segment = 1;
+	state->control->sizes_check = kvpool_crc32c(0, sizes, sizeof(*sizes));
+	header = state->memory.address;
+	memcpy(header->magic, KVPOOL_HEADER_MAGIC, sizeof(header->magic));
+	header->format_major = KVPOOL_STATE_MAJOR;
+	header->header_bytes = KVPOOL_HEADER_BYTES;
+	header->total_bytes = state->memory.bytes;
+	header->kind = KVPOOL_HEADER_STATE;
+	/* H1 -> H2 */
+	atomic_store_explicit(&header->state, KVPOOL_HEADER_READY, memory_order_release);
+	r = kvpool_store_put(KVPOOL_STATE_NAME, state->memory.fd);
+	if (r != 0) {
+		kvpool_state_free(state);
+		return r < 0 ? r : -ENOTCONN;
+	}
+	*out = state;
+	return 0;
+}
+
+/* Sizes that a daemon could have chosen: all that is derived from them stays within its bounds. */
+static bool sizes_fit(const struct kvpool_state_sizes *s)
+{
+	return KVPOOL_IS_POW2(s->segment_bytes) && s->segment_bytes <= KVPOOL_SEGMENT_MAX &&
+	       KVPOOL_IS_POW2(s->extent_bytes) && s->extent_bytes <= s->segment_bytes &&
+	       KVPOOL_IS_POW2(s->step_bytes) && s->step_bytes <= s->segment_bytes &&
+	       s->extent_bytes >= 4096 && s->step_bytes >= 4096 && s->pool_bytes > 0 &&
+	       s->pool_bytes % s->segment_bytes == 0 &&
+	       segments_of(s) <= KVPOOL_SEGMENTS_MAX && s->blocks_max <= UINT32_MAX;
+}
+
+/* What keeps the memory from being a state; NULL: nothing. */
+static const char *fault_of(const struct kvpool_state *state)
+{
+	const struct kvpool_header *h = state->memory.address;
+	const struct kvpool_state_control *c = state->control;
+
+	/* H2 <- H1 */
+	if (atomic_load_explicit(&h->state, memory_order_acquire) != KVPOOL_HEADER_READY)
+		return "its header was never finished";
+	if (memcmp(h->magic, KVPOOL_HEADER_MAGIC, sizeof(h->magic)) != 0 ||
+	    h->kind != KVPOOL_HEADER_STATE || h->header_bytes != KVPOOL_HEADER_BYTES)
+		return "it is no state of kvpoold";
+	if (h->format_major != KVPOOL_STATE_MAJOR || h->must_features != 0)
+		return "it has the format of another major version";
+	if (c->sizes_check != kvpool_crc32c(0, &c->sizes, sizeof(c->sizes)) ||
+	    !sizes_fit(&c->sizes))
+		return "its sizes are not those that were written";
+	if (h->total_bytes != state->memory.bytes ||
+	    bytes_of(segments_of(&c->sizes)) != state->memory.bytes)
+		return "it is not as long as it says";
+	return NULL;
+}
+
+/* The daemon's own memory and nobody else's: the right length, sealed against another. */
+static int look(int fd, const char **fault, uint64_t *bytes)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || seals < 0 || (seals & SEALS) != SEALS) {
+		*fault = "it is no sealed memory";
+		return KVPOOL_STATE_E_FOREIGN;
+	}
+	if (st.st_size < (off_t)bytes_of(1) ||
+	    (uint64_t)st.st_size > bytes_of(KVPOOL_SEGMENTS_MAX)) {
+		*fault = "it is too short or too long";
+		return KVPOOL_STATE_E_FOREIGN;
+	}
+	*bytes = (uint64_t)st.st_size;
+	return 0;
+}
+
+int kvpool_state_adopt(int fd, const char **fault, struct kvpool_state **out)
+{
+	struct kvpool_state *state;
+	uint64_t bytes;
+	int r;
+
+	r = look(fd, fault, &bytes);
+	if (r != 0)
+		return r;
+	state = calloc(1, sizeof(*state));
+	if (!state)
+		return -ENOMEM;
+	r = kvpool_memory_adopt(fd, bytes, &state->memory);
+	if (r != 0) {
+		free(state);
+		return r;
+	}
+	place(state);
+	*fault = fault_of(state);
+	if (*fault) {
+		state->memory.fd = -1; /* the caller's still */
+		kvpool_state_free(state);
+		return KVPOOL_STATE_E_FOREIGN;
+	}
+	state->n_segments = (uint32_t)segments_of(&state->control->sizes);
+	place(state);
+	*out = state;
+	return 0;
+}
+
+void kvpool_state_free(struct kvpool_state *state)
+{
+	if (!state)
+		return;
+	kvpool_memory_free(&state->memory);
+	free(state);
+}
+
+static uint32_t segment_check(const struct kvpool_state_segment *entry)
+{
+	struct kvpool_state_segment copy = *entry;
+
+	copy.check = 0;
+	return kvpool_crc32c(0, &copy, sizeof(copy));
+}
+
+void kvpool_state_segment_set(struct kvpool_state *state, uint32_t at,
+			      const struct kvpool_state_segment *entry)
+{
+	struct kvpool_state_segment *to = &state->segments[at];
+
+	store_last(&to->check, 0);
+	*to = *entry;
+	store_last(&to->check, segment_check(entry));
+}
+
+bool kvpool_state_segment_get(const struct kvpool_state *state, uint32_t at,
+			      struct kvpool_state_segment *out)
+{
+	struct kvpool_state_segment copy = state->segments[at];
+
+	if (copy.id == 0 || copy.check != segment_check(&copy))
+		return false;
+	*out = copy;
+	return true;
+}
+
+static uint32_t client_check(const struct kvpool_state_client *entry)
+{
+	return kvpool_crc32c(0, entry, offsetof(struct kvpool_state_client, check));
+}
+
+int kvpool_state_client_add(struct kvpool_state *state, const struct kvpool_state_client *entry,
+			    struct kvpool_state_client **out)
+{
+	for (uint32_t i = 0; i < KVPOOL_STATE_CLIENTS_MAX; i++) {
+		uint32_t at = (state->client_at + i) % KVPOOL_STATE_CLIENTS_MAX;
+		struct kvpool_state_client *to = &state->clients[at];
+
+		if (to->id != 0)
+			continue;
+		*to = *entry;
+		to->holding = 0;
+		to->members = 0;
+		store_last(&to->check, client_check(to));
+		state->client_at = at + 1;
+		*out = to;
+		return 0;
+	}
+	return KVPOOL_STATE_E_FULL;
+}
+
+void kvpool_state_client_flag(struct kvpool_state_client *entry, enum kvpool_state_flag flag)
+{
+	struct kvpool_state_client copy = *entry;
+
+	copy.flags |= flag;
+	copy.check = client_check(&copy);
+	/* One store of both words, so that the entry fits at every instruction. */
+	memcpy(&entry->flags, &copy.flags, 2 * sizeof(copy.flags));
+}
+
+void kvpool_state_client_remove(struct kvpool_state_client *entry)
+{
+	if (!entry)
+		return;
+	store_last(&entry->check, 0);
+	explicit_bzero(entry, sizeof(*entry));
+}
+
+struct kvpool_state_client *kvpool_state_client_find(struct kvpool_state *state, uint32_t id)
+{
+	for (uint32_t i = 0; id != 0 && i < KVPOOL_STATE_CLIENTS_MAX; i++) {
+		struct kvpool_state_client *entry = &state->clients[i];
+
+		if (entry->id == id && entry->check == client_check(entry))
+			return entry;
+	}
+	return NULL;
+}

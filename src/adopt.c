@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Adoption: a cache made again from the catalog that an earlier life of the daemon left.
+ *
+ * That life may have ended at any instruction, and the memory may have rotted since. So a record
+ * counts only where its check fits, its place is a frame of the memory that was handed over, nobody
+ * else lies there, and all that it hangs on counts too. All the rest is made from the records: the
+ * index, the tree, the frames, the accounting. Nothing is written that the next life, should this
+ * one end here, would understand otherwise: records become FREE or QUARANTINED one by one.
+ *
+ * The past. Clients of the earlier life keep their mappings. What they were writing stays in
+ * quarantine, and what they may be reading is held as by a lease, until the caller knows that they
+ * are gone or have let go.
+ *
+ * Owned by a cache; its one thread uses it.
+ */
+#include "src/cache_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+/* What is thought of a record. */
+enum verdict {
+	NOTHING = 0, /* free, or dropped */
+	KEPT = 1,    /* READY, has its frame; from index_all() on: and is in the index */
+	HELD = 2,    /* not READY, or dropped: has its frame until the past ends */
+	SOUND = 3,   /* KEPT, and so is all that it hangs on */
+	WALKED = 4,  /* KEPT; the walk that is under way came by */
+};
+
+struct adoption {
+	struct kvpool_cache *cache;          /* borrowed */
+	struct kvpool_cache_adopted *result; /* borrowed */
+	uint8_t *verdicts;                   /* owned: enum verdict by block */
+	uint32_t last;                       /* records above were never used */
+};
+
+static int adopt_layouts(struct adoption *a)
+{
+	for (uint16_t i = 1; i <= KVPOOL_DOMAIN_LAYOUTS_MAX; i++) {
+		struct kvpool_layout_record *record = &a->cache->catalog.layouts[i];
+		int r;
+
+		if (record->check == 0 && record->wire.n_groups == 0)
+			continue;
+		r = kvpool_layout_adopt(a->cache, i);
+		if (r < 0)
+			return r;
+		if (r > 0) {
+			*record = (struct kvpool_layout_record){0};
+			a->result->layouts_dropped++;
+		} else {
+			a->result->layouts++;
+		}
+	}
+	return 0;
+}
+
+/* Takes the record's frame for it. 0, positive where that cannot be, -ENOMEM. */
+static int claim(struct adoption *a, uint32_t block)
+{
+	struct kvpool_cache *cache = a->cache;
+	const struct kvpool_record *r = &cache->records[block];
+
+	if (r->layout == 0 || r->layout > cache->layouts_fresh ||
+	    r->group >= cache->layouts[r->layout].n_groups)
+		return KVPOOL_EXTENTS_E_PLACE;
+	return kvpool_extents_claim(&cache->extents, kvpool_block_group(cache, r)->size_class,
+				    block, kvpool_block_place(r));
+}
+
+/* READY records first: no other may keep one of these from its frame. */
+static int claim_ready(struct adoption *a)
+{
+	for (uint32_t block = 1; block <= a->last; block++) {
+		const struct kvpool_record *record = &a->cache->records[block];
+		int r;
+
+		if (record->state != KVPOOL_BLOCK_READY)
+			continue;
+		if (record->check != kvpool_record_sum(record) || record->generation == 0 ||
+		    record->parent > a->last) {
+			a->result->torn++;
+			continue;
+		}
+		r = claim(a, block);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			a->result->misplaced++;
+		else
+			a->verdicts[block] = KEPT;
+	}
+	return 0;
+}
+
+/* All others that are not FREE: somebody may be writing there, or reading. */
+static int claim_rest(struct adoption *a)
+{
+	for (uint32_t block = 1; block <= a->last; block++) {
+		const struct kvpool_record *record = &a->cache->records[block];
+		int r;
+
+		if (record->state == KVPOOL_BLOCK_FREE || a->verdicts[block] == KEPT)
+			continue;
+		a->result->unfinished += record->state != KVPOOL_BLOCK_READY;
+		r = claim(a, block);
+		if (r < 0)
+			return r;
+		if (r == 0)
+			a->verdicts[block] = HELD;
+	}
+	return 0;
+}
+
+/* Of two records with one key the first counts. */
+static void index_all(struct adoption *a)
+{
+	struct kvpool_index *index = &a->cache->index;
+
+	for (uint32_t block = 1; block <= a->last; block++) {
+		const struct kvpool_record *r = &a->cache->records[block];
+		uint64_t hash;
+
+		if (a->verdicts[block] != KEPT)
+			continue;
+		hash = kvpool_index_hash(index, r->key, r->layout, r->group);
+		if (kvpool_index_find(index, hash, r->key, r->layout, r->group) == 0) {
+			kvpool_index_insert(index, block);
+			continue;
+		}
+		a->verdicts[block] = HELD;
+		a->result->orphaned++;
+	}
+}
+
+static void orphan(struct adoption *a, uint32_t block)
+{
+	kvpool_index_remove(&a->cache->index, block);
+	a->verdicts[block] = HELD;
+	a->result->orphaned++;
+}
+
+/*
+ * Is all there that the block hangs on? Walks up to the first ancestor of which that is known, then
+ * again to note it. A loop comes back to a block that this walk has seen.
+ */
+static void judge(struct adoption *a, uint32_t block)
+{
+	const struct kvpool_record *records = a->cache->records;
+	uint32_t at = block, from = block;
+	bool sound;
+
+	while (at != 0 && a->verdicts[at] == KEPT && records[at].layout == records[from].layout) {
+		a->verdicts[at] = WALKED;
+		from = at;
+		at = records[at].parent;
+	}
+	sound = at == 0 || (a->verdicts[at] == SOUND && records[at].layout == records[from].layout);
+	for (at = block; at != 0 && a->verdicts[at] == WALKED; at = records[at].parent) {
+		if (sound)
+			a->verdicts[at] = SOUND;
+		else
+			orphan(a, at);
+	}
+}
+
+/* Into the tree and the accounting: what is sound, and what waits for the end of the past. */
+static void keep(struct adoption *a, uint32_t block)
+{
+	struct kvpool_cache *cache = a->cache;
+	struct kvpool_record *r = &cache->records[block];
+
+	if (a->verdicts[block] == SOUND) {
+		r->clock = KVPOOL_MIN(r->clock, (uint8_t)KVPOOL_CLOCK_HOT);
+		cache->tick = KVPOOL_MAX(cache->tick, r->last_use);
+		kvpool_block_adopt(cache, block, KVPOOL_BLOCK_READY);
+		a->result->blocks++;
+	} else if (a->verdicts[block] == HELD) {
+		r->parent = 0;
+		if (r->generation == 0)
+			r->generation = 1;
+		kvpool_block_adopt(cache, block, KVPOOL_BLOCK_QUARANTINED);
+		kvpool_reservation_adopt(cache, cache->past.holder, block);
+		a->result->quarantined++;
+	} else {
+		if (r->state != KVPOOL_BLOCK_FREE) {
+			r->state = KVPOOL_BLOCK_FREE;
+			r->parent = 0;
+			kvpool_record_seal(r);
+		}
+		kvpool_slab_give(&cache->block_slab, block);
+	}
+}
+
+/* Whoever reads a block holds its ancestors too: so it is enough to hold the leaves. */
+static int hold_leaves(struct adoption *a)
+{
+	struct kvpool_cache *cache = a->cache;
+	struct kvpool_past *past = &cache->past;
+
+	past->leaves = malloc((a->result->blocks + 1) * sizeof(*past->leaves));
+	if (!past->leaves)
+		return -ENOMEM;
+	for (uint32_t block = 1; block <= a->last; block++) {
+		if (a->verdicts[block] != SOUND || cache->blocks[block].first_child)
+			continue;
+		cache->blocks[block].leases++;
+		past->leaves[past->n_leaves++] = block;
+	}
+	return 0;
+}
+
+static int adopt_blocks(struct adoption *a)
+{
+	struct kvpool_cache *cache = a->cache;
+	int r = claim_ready(a);
+
+	if (!r)
+		r = claim_rest(a);
+	if (r)
+		return r;
+	kvpool_extents_claimed(&cache->extents);
+	index_all(a);
+	for (uint32_t block = 1; block <= a->last; block++) {
+		if (a->verdicts[block] == KEPT)
+			judge(a, block);
+	}
+	kvpool_slab_adopt(&cache->block_slab, a->last);
+	/* Backwards, so that free ids are taken from the first on. */
+	for (uint32_t block = a->last; block > 0; block--)
+		keep(a, block);
+	return hold_leaves(a);
+}
+
+static int adopt_all(struct adoption *a, const struct kvpool_cache_range *ranges, uint32_t n_ranges)
+{
+	struct kvpool_cache *cache = a->cache;
+	int r = 0;
+
+	a->last = KVPOOL_MIN(cache->catalog.control->blocks_fresh, cache->catalog.blocks_max);
+	cache->catalog.control->blocks_fresh = a->last;
+	a->verdicts = calloc((size_t)a->last + 1, 1);
+	if (!a->verdicts)
+		return -ENOMEM;
+	/* Backwards, so that the first is used first. */
+	for (uint32_t i = n_ranges; i-- > 0 && !r;)
+		r = kvpool_extents_add(&cache->extents, ranges[i].segment, ranges[i].offset,
+				       ranges[i].bytes);
+	if (!r)
+		r = adopt_layouts(a);
+	if (!r)
+		r = kvpool_cache_holder_new(cache, 0, &cache->past.holder);
+	if (!r)
+		r = adopt_blocks(a);
+	free(a->verdicts);
+	return r;
+}
+
+int kvpool_cache_adopt(const struct kvpool_cache_config *config, void *catalog,
+		       const struct kvpool_cache_calls *calls,
+		       const struct kvpool_cache_range *ranges, uint32_t n_ranges,
+		       struct kvpool_cache_adopted *result, struct kvpool_cache **out)
+{
+	struct kvpool_cache_adopted found = {0};
+	struct adoption a = {.result = &found};
+	struct kvpool_cache *cache;
+	int r = kvpool_cache_make(config, catalog, calls, &cache);
+
+	if (r)
+		return r;
+	found.fault = kvpool_catalog_fault(&cache->catalog);
+	if (found.fault) {
+		kvpool_cache_free(cache);
+		*result = found;
+		return KVPOOL_CACHE_E_FOREIGN;
+	}
+	a.cache = cache;
+	r = adopt_all(&a, ranges, n_ranges);
+	if (r) {
+		kvpool_cache_abandon(cache);
+		return r;
+	}
+	cache->catalog.header->epoch = config->epoch;
+	*result = found;
+	*out = cache;
+	return 0;
+}
+
+bool kvpool_cache_has_past(const struct kvpool_cache *cache)
+{
+	return cache->past.holder != NULL;
+}
+
+void kvpool_cache_end_past(struct kvpool_cache *cache)
+{
+	struct kvpool_past past = cache->past;
+
+	kvpool_cache_settle(cache);
+	cache->past = (struct kvpool_past){0};
+	for (uint32_t i = 0; i < past.n_leaves; i++)
+		kvpool_block_unhold(cache, past.leaves[i]);
+	free(past.leaves);
+	kvpool_cache_holder_free(cache, past.holder);
+}
