@@ -16,6 +16,7 @@
 #include "daemon/sizing.h"
 #include "daemon/socket_path.h"
 #include "daemon/start.h"
+#include "daemon/store.h"
 #include "daemon/version.h"
 
 #include <errno.h>
@@ -229,13 +230,14 @@ static int run(struct daemon *d)
 {
 	struct kvpool_listener data = {.fd = -1}, admin = {.fd = -1};
 	struct kvpool_notify_sockets given = {-1, -1};
+	struct kvpool_store_list kept;
 	char error[512];
 	int r;
 
 	r = choose(d);
 	if (r != 0)
 		return r;
-	r = kvpool_notify_take_sockets(error, sizeof(error), &given);
+	r = kvpool_notify_take_sockets(error, sizeof(error), &given, &kept);
 	if (r != 0) {
 		complain(r > 0 ? error : strerror(-r));
 		return EXIT_FAILURE;
@@ -247,13 +249,12 @@ static int run(struct daemon *d)
 	kvpool_socket_path_admin(d->options.admin_socket, d->socket, d->admin_socket);
 	if (d->options.check)
 		return check_only(d);
-	protect();
+	kvpool_store_list_drop(&kept);
 	r = catch_signals(d);
 	if (r != 0) {
 		complain(strerror(-r));
 		return EXIT_FAILURE;
 	}
-	kvpool_log_start(d->options.log_level);
 	r = open_sockets(d, &given, &data, &admin);
 	if (r == 0)
 		r = serve(d, &data, &admin);
@@ -265,6 +266,14 @@ static int run(struct daemon *d)
 	kvpool_listener_close(&admin);
 	(void)close(d->signal_fd);
 	return r;
+}
+
+/* Before it holds a descriptor that is worth taking from it. */
+static int begin(struct daemon *d)
+{
+	protect();
+	kvpool_log_start(d->options.log_level);
+	return run(d);
 }
 
 int main(int argc, char *argv[])
@@ -283,7 +292,7 @@ int main(int argc, char *argv[])
 	else if (d.options.version)
 		(void)printf("kvpoold %s (%s)\n", KVPOOL_VERSION, KVPOOL_COMMIT);
 	else
-		r = run(&d);
+		r = begin(&d);
 	kvpool_options_free(&d.options);
 	return r;
 }
