@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kvpoold: reads its settings, makes pool, server and admin socket, serves until it is told to
- * leave.
+ * leave; or watches over another kvpoold that does (--supervise).
  *
  * Exit codes: 0 fine, 1 failure, 2 usage.
  */
@@ -17,6 +17,7 @@
 #include "daemon/socket_path.h"
 #include "daemon/start.h"
 #include "daemon/store.h"
+#include "daemon/supervise.h"
 #include "daemon/version.h"
 
 #include <errno.h>
@@ -268,11 +269,28 @@ static int run(struct daemon *d)
 	return r;
 }
 
+static int supervise(int argc, char *argv[])
+{
+	struct kvpool_supervise_config config = {.argv = NULL};
+	int code, r;
+
+	r = kvpool_supervise_argv(argc, argv, &config.argv);
+	if (r == 0)
+		r = kvpool_supervise_run(&config, &code);
+	kvpool_supervise_argv_free(config.argv);
+	if (r == 0)
+		return code;
+	kvpool_log(KVPOOL_LOG_ERROR, "cannot supervise: %s", strerror(-r));
+	return EXIT_FAILURE;
+}
+
 /* Before it holds a descriptor that is worth taking from it. */
-static int begin(struct daemon *d)
+static int begin(struct daemon *d, int argc, char *argv[])
 {
 	protect();
 	kvpool_log_start(d->options.log_level);
+	if (d->options.supervise && !d->options.check)
+		return supervise(argc, argv);
 	return run(d);
 }
 
@@ -292,7 +310,7 @@ int main(int argc, char *argv[])
 	else if (d.options.version)
 		(void)printf("kvpoold %s (%s)\n", KVPOOL_VERSION, KVPOOL_COMMIT);
 	else
-		r = begin(&d);
+		r = begin(&d, argc, argv);
 	kvpool_options_free(&d.options);
 	return r;
 }
