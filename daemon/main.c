@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kvpoold: reads its settings, makes pool, server and admin socket, serves until it is told to
- * leave.
+ * leave; or watches over another kvpoold that does (--supervise).
  *
  * Exit codes: 0 fine, 1 failure, 2 usage.
  */
@@ -16,6 +16,8 @@
 #include "daemon/sizing.h"
 #include "daemon/socket_path.h"
 #include "daemon/start.h"
+#include "daemon/store.h"
+#include "daemon/supervise.h"
 #include "daemon/version.h"
 
 #include <errno.h>
@@ -229,13 +231,14 @@ static int run(struct daemon *d)
 {
 	struct kvpool_listener data = {.fd = -1}, admin = {.fd = -1};
 	struct kvpool_notify_sockets given = {-1, -1};
+	struct kvpool_store_list kept;
 	char error[512];
 	int r;
 
 	r = choose(d);
 	if (r != 0)
 		return r;
-	r = kvpool_notify_take_sockets(error, sizeof(error), &given);
+	r = kvpool_notify_take_sockets(error, sizeof(error), &given, &kept);
 	if (r != 0) {
 		complain(r > 0 ? error : strerror(-r));
 		return EXIT_FAILURE;
@@ -247,13 +250,12 @@ static int run(struct daemon *d)
 	kvpool_socket_path_admin(d->options.admin_socket, d->socket, d->admin_socket);
 	if (d->options.check)
 		return check_only(d);
-	protect();
+	kvpool_store_list_drop(&kept);
 	r = catch_signals(d);
 	if (r != 0) {
 		complain(strerror(-r));
 		return EXIT_FAILURE;
 	}
-	kvpool_log_start(d->options.log_level);
 	r = open_sockets(d, &given, &data, &admin);
 	if (r == 0)
 		r = serve(d, &data, &admin);
@@ -265,6 +267,31 @@ static int run(struct daemon *d)
 	kvpool_listener_close(&admin);
 	(void)close(d->signal_fd);
 	return r;
+}
+
+static int supervise(int argc, char *argv[])
+{
+	struct kvpool_supervise_config config = {.argv = NULL};
+	int code, r;
+
+	r = kvpool_supervise_argv(argc, argv, &config.argv);
+	if (r == 0)
+		r = kvpool_supervise_run(&config, &code);
+	kvpool_supervise_argv_free(config.argv);
+	if (r == 0)
+		return code;
+	kvpool_log(KVPOOL_LOG_ERROR, "cannot supervise: %s", strerror(-r));
+	return EXIT_FAILURE;
+}
+
+/* Before it holds a descriptor that is worth taking from it. */
+static int begin(struct daemon *d, int argc, char *argv[])
+{
+	protect();
+	kvpool_log_start(d->options.log_level);
+	if (d->options.supervise && !d->options.check)
+		return supervise(argc, argv);
+	return run(d);
 }
 
 int main(int argc, char *argv[])
@@ -283,7 +310,7 @@ int main(int argc, char *argv[])
 	else if (d.options.version)
 		(void)printf("kvpoold %s (%s)\n", KVPOOL_VERSION, KVPOOL_COMMIT);
 	else
-		r = run(&d);
+		r = begin(&d, argc, argv);
 	kvpool_options_free(&d.options);
 	return r;
 }

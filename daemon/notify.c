@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sd_notify and socket activation: see notify.h.
+ * Between daemon and service manager: see notify.h.
  */
 #include "daemon/notify.h"
 
 #include "daemon/clock.h"
+#include "daemon/log.h"
+#include "daemon/manager.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -59,54 +61,94 @@ static bool socket_sort(int fd, const char *name, struct kvpool_notify_sockets *
 	return true;
 }
 
-int kvpool_notify_take_sockets(char *error, size_t error_bytes, struct kvpool_notify_sockets *out)
+static bool name_known(const char *name)
 {
-	struct kvpool_notify_sockets found = {.data = -1, .admin = -1};
+	return name_is(name, "data", "kvpool.socket") ||
+	       name_is(name, "admin", "kvpool-admin.socket");
+}
+
+/* Takes `fd` on success. */
+static int fd_sort(int fd, const char *name, struct kvpool_notify_sockets *sockets,
+		   struct kvpool_store_list *kept, char *error, size_t error_bytes)
+{
+	if (kvpool_store_name_valid(name))
+		return kvpool_store_list_add(kept, name, fd);
+	if (!name_known(name) && sd_is_socket(fd, AF_UNSPEC, 0, -1) == 0) {
+		/* Another version's, perhaps: not worth staying down for. */
+		kvpool_log(KVPOOL_LOG_WARNING,
+			   "the service manager passed a descriptor named \"%.64s\"; it is closed",
+			   name);
+		(void)close(fd);
+		return 0;
+	}
+	return socket_sort(fd, name, sockets, error, error_bytes) ? 0 : KVPOOL_NOTIFY_E_SOCKET;
+}
+
+int kvpool_notify_take_sockets(char *error, size_t error_bytes, struct kvpool_notify_sockets *out,
+			       struct kvpool_store_list *kept)
+{
+	struct kvpool_notify_sockets sockets = {.data = -1, .admin = -1};
+	struct kvpool_store_list list = {.fds = NULL};
 	char **names = NULL;
-	bool good = true;
-	int n;
+	int n, r = 0;
 
 	n = sd_listen_fds_with_names(1, &names);
 	if (n < 0)
 		return n;
-	for (int i = 0; i < n && good; i++)
-		good = socket_sort(SD_LISTEN_FDS_START + i, names[i], &found, error, error_bytes);
 	for (int i = 0; i < n; i++) {
-		if (!good)
+		bool took = false;
+
+		if (r == 0) {
+			r = fd_sort(SD_LISTEN_FDS_START + i, names[i], &sockets, &list, error,
+				    error_bytes);
+			took = r == 0;
+		}
+		if (!took)
 			(void)close(SD_LISTEN_FDS_START + i);
 		free(names[i]);
 	}
 	free(names);
-	if (!good)
-		return KVPOOL_NOTIFY_E_SOCKET;
-	*out = found;
+	if (r != 0) {
+		if (sockets.data >= 0)
+			(void)close(sockets.data);
+		if (sockets.admin >= 0)
+			(void)close(sockets.admin);
+		kvpool_store_list_free(&list);
+		return r;
+	}
+	*out = sockets;
+	*kept = list;
 	return 0;
 }
 
 void kvpool_notify_ready(void)
 {
-	(void)sd_notify(0, "READY=1");
+	(void)kvpool_manager_send("READY=1", -1);
 }
 
 void kvpool_notify_stopping(void)
 {
-	(void)sd_notify(0, "STOPPING=1");
+	(void)kvpool_manager_send("STOPPING=1", -1);
 }
 
 void kvpool_notify_status(const char *fmt, ...)
 {
-	char text[256];
+	char text[256] = "STATUS=";
+	size_t used = strlen(text);
 	va_list args;
 
 	va_start(args, fmt);
-	(void)vsnprintf(text, sizeof(text), fmt, args);
+	(void)vsnprintf(text + used, sizeof(text) - used, fmt, args);
 	va_end(args);
 	/* A newline would begin another assignment. */
 	text[strcspn(text, "\n")] = '\0';
-	(void)sd_notifyf(0, "STATUS=%s", text);
+	(void)kvpool_manager_send(text, -1);
 }
 
 void kvpool_notify_extend(uint64_t ns)
 {
-	(void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%" PRIu64, ns / KVPOOL_NS_PER_US);
+	char text[64];
+
+	(void)snprintf(text, sizeof(text), "EXTEND_TIMEOUT_USEC=%" PRIu64, ns / KVPOOL_NS_PER_US);
+	(void)kvpool_manager_send(text, -1);
 }

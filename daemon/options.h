@@ -24,6 +24,7 @@ struct kvpool_options {
 	bool help;    /* nothing else was looked at */
 	bool version; /* likewise */
 	bool check;
+	bool supervise;
 	char *config; /* owned; the file that was read; NULL: none */
 
 	/* [daemon] */

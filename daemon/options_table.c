@@ -34,6 +34,9 @@ const struct kvpool_option kvpool_options_table[KVPOOL_OPTIONS_COUNT] = {
 		 "given"},
 	{NULL, "check", KVPOOL_OPTION_FLAG, AT(check),
 	 .help = "check flags and file, say what would be chosen, and exit"},
+	{NULL, "supervise", KVPOOL_OPTION_FLAG, AT(supervise),
+	 .help = "be a small parent that starts the daemon, keeps its memory when it dies and starts "
+		 "it again; for hosts and containers without systemd"},
 	{NULL, "help", KVPOOL_OPTION_FLAG, AT(help), .help = "this text"},
 	{NULL, "version", KVPOOL_OPTION_FLAG, AT(version), .help = "the version"},
 
