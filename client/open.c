@@ -225,6 +225,11 @@ static void free_all(struct kvpool *pool, bool forked)
 			session->links = link->next;
 			kvpool_link_free(link, forked);
 		}
+		/* What was granted in a life that is over is let go of. */
+		if (!forked && kvpool_session_lost(session)) {
+			kvpool_segments_unmap(&session->segments);
+			(void)kvpool_pool_told(pool, session);
+		}
 		kvpool_session_free(session, forked);
 	}
 	kvpool_attach_cancel(&pool->attempt);

@@ -66,11 +66,7 @@ static bool settle(const struct kvpool *pool, struct kvpool_session *s)
 	return s != pool->session && !s->links && !kvpool_segments_any(&s->segments);
 }
 
-/*
- * A daemon whose pool outlived it holds back what the session's client was granted, until each of
- * its processes says that it has let go. Lock. False: it is to be told later.
- */
-static bool told(const struct kvpool *pool, const struct kvpool_session *s)
+bool kvpool_pool_told(const struct kvpool *pool, const struct kvpool_session *s)
 {
 	struct kvpool_session *now = pool->session;
 
@@ -89,7 +85,7 @@ static void settle_all(struct kvpool *pool)
 	while (*at) {
 		struct kvpool_session *s = *at;
 
-		if (kvpool_session_lost(s) && settle(pool, s) && told(pool, s)) {
+		if (kvpool_session_lost(s) && settle(pool, s) && kvpool_pool_told(pool, s)) {
 			*at = s->next;
 			kvpool_session_free(s, false);
 		} else {

@@ -53,6 +53,13 @@ void kvpool_pool_leave(struct kvpool *pool, struct kvpool_session *session);
  */
 void kvpool_pool_settle(struct kvpool *pool);
 
+/*
+ * A daemon whose pool outlived it holds back what a lost session's client was granted, until each
+ * of its processes says that it has let go: says so through the current session. False: it is to be
+ * said later. The lock is held, or nobody else has the handle.
+ */
+bool kvpool_pool_told(const struct kvpool *pool, const struct kvpool_session *session);
+
 /* A link to `session` for a channel; the caller is a guest. */
 int kvpool_pool_lend(struct kvpool *pool, struct kvpool_session *session,
 		     struct kvpool_channel *channel, struct kvpool_deadline *deadline,

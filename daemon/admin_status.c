@@ -5,7 +5,9 @@
 #include "daemon/admin_json.h"
 #include "daemon/admin_usage.h"
 #include "daemon/clock.h"
+#include "daemon/domain.h"
 #include "daemon/server.h"
+#include "daemon/state.h"
 #include "daemon/version.h"
 
 #include <inttypes.h>
@@ -108,6 +110,25 @@ static json_t *service(const struct kvpool_server *s)
 			 "refused", (json_int_t)c->refused, "segments_taken", (json_int_t)c->takes);
 }
 
+/* What this life took over from the one before it; null where there was none. */
+static json_t *restart(const struct kvpool_server *s)
+{
+	const struct kvpool_adoption *a = &s->adoption;
+	json_int_t ghosts = 0;
+	struct kvpool_list *node, *spare;
+
+	kvpool_list_each(node, spare, &s->domains)
+		ghosts += kvpool_list_entry(node, struct kvpool_domain, link)->n_ghosts;
+	return json_pack(
+		"{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "kept",
+		(int)(s->config.pool.state != NULL), "adopted", (int)a->any, "lives",
+		(json_int_t)(s->config.pool.state ? s->config.pool.state->control->lives : 1),
+		"blocks", (json_int_t)a->sum.blocks, "torn", (json_int_t)a->sum.torn, "misplaced",
+		(json_int_t)a->sum.misplaced, "orphaned", (json_int_t)a->sum.orphaned, "unfinished",
+		(json_int_t)a->sum.unfinished, "descriptors_dropped", (json_int_t)a->dropped,
+		"past_clients", ghosts, "ns", (json_int_t)a->ns, "fault", text_or_null(a->fault));
+}
+
 char *kvpool_admin_json_status(const struct kvpool_server *s, const char *admin_socket)
 {
 	struct kvpool_cache_usage usage;
@@ -118,7 +139,7 @@ char *kvpool_admin_json_status(const struct kvpool_server *s, const char *admin_
 	(void)snprintf(epoch, sizeof(epoch), "%016" PRIx64, s->epoch);
 	return kvpool_admin_json_text(json_pack(
 		"{s:s, s:s, s:I, s:I, s:s, s:s, s:{s:s, s:o}, s:{s:s, s:s}, s:o, s:{s:I, s:I, s:I, "
-		"s:I}, s:o, s:o, s:o, s:o, s:o}",
+		"s:I}, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"version", KVPOOL_VERSION, "commit", KVPOOL_COMMIT, "pid", (json_int_t)getpid(),
 		"uptime_ms", (json_int_t)((now - s->start_ns) / KVPOOL_NS_PER_MS), "epoch", epoch,
 		"state", s->draining ? "draining" : "serving", "loop", "backend",
@@ -129,5 +150,5 @@ char *kvpool_admin_json_status(const struct kvpool_server *s, const char *admin_
 		(json_int_t)s->config.clients_max, "domains", (json_int_t)s->n_domains,
 		"accounting", kvpool_admin_usage_accounting(&usage), "counters",
 		kvpool_admin_usage_counters(&usage), "service", service(s), "violations",
-		violations(s), "domains", kvpool_admin_usage_domains(s)));
+		violations(s), "domains", kvpool_admin_usage_domains(s), "restart", restart(s)));
 }

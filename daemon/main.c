@@ -8,6 +8,7 @@
 #include "daemon/admin.h"
 #include "daemon/clock.h"
 #include "daemon/host.h"
+#include "daemon/kept.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
@@ -41,6 +42,7 @@ enum {
 
 struct daemon {
 	struct kvpool_options options;
+	struct kvpool_kept kept;
 	struct kvpool_host host;
 	struct kvpool_sizing sizing;
 	struct kvpool_server *server;
@@ -100,6 +102,61 @@ static int catch_signals(struct daemon *d)
 	return d->signal_fd < 0 ? -errno : kvpool_sigbus_install();
 }
 
+/* The kept pool has sizes of its own; where other ones are asked for it cannot be kept. */
+static bool wants_other_sizes(const struct kvpool_options *o, const struct kvpool_state_sizes *s)
+{
+	return (o->size.bytes != 0 && o->size.bytes != s->pool_bytes) ||
+	       (o->segment_size != 0 && o->segment_size != s->segment_bytes) ||
+	       (o->extent_size != 0 && o->extent_size != s->extent_bytes) ||
+	       o->max_blocks != s->blocks_max;
+}
+
+/* Where the pool of an earlier life came back, its sizes. False: it did not, or is given up. */
+static bool choose_kept(struct daemon *d)
+{
+	const struct kvpool_state_sizes *s;
+
+	if (!d->kept.state)
+		return false;
+	s = &d->kept.state->control->sizes;
+	if (wants_other_sizes(&d->options, s)) {
+		kvpool_kept_drop(&d->kept, "other sizes are asked for than it has");
+		return false;
+	}
+	d->sizing = (struct kvpool_sizing){
+		.bytes = s->pool_bytes,
+		.segment_bytes = s->segment_bytes,
+		.extent_bytes = s->extent_bytes,
+		.step_bytes = s->step_bytes,
+		.usable = s->pool_bytes,
+	};
+	return true;
+}
+
+/* A new state, where somebody keeps descriptors. That nobody does is no failure. */
+static void keep(struct daemon *d)
+{
+	const struct kvpool_state_sizes sizes = {
+		.pool_bytes = d->sizing.bytes,
+		.segment_bytes = d->sizing.segment_bytes,
+		.extent_bytes = d->sizing.extent_bytes,
+		.step_bytes = d->sizing.step_bytes,
+		.blocks_max = (uint64_t)d->options.max_blocks,
+	};
+	int r;
+
+	if (d->kept.text[0])
+		kvpool_log(KVPOOL_LOG_WARNING,
+			   "the pool of the earlier life is not kept, this one starts empty: %s",
+			   d->kept.text);
+	if (d->kept.state || !kvpool_store_kept())
+		return;
+	r = kvpool_state_new(&sizes, &d->kept.state);
+	if (r != 0)
+		kvpool_log(KVPOOL_LOG_WARNING, "the pool will not outlive this process: %s",
+			   strerror(-r));
+}
+
 /* 0, or the exit code, with the reason said. */
 static int choose(struct daemon *d)
 {
@@ -117,6 +174,8 @@ static int choose(struct daemon *d)
 		complain("cannot read /proc/meminfo: how much memory is there is not known");
 		return EXIT_FAILURE;
 	}
+	if (choose_kept(d))
+		return 0;
 	if (kvpool_sizing_choose(&d->host, &wish, error, &d->sizing) != 0) {
 		complain(error);
 		return EXIT_USAGE;
@@ -148,6 +207,8 @@ static int make_server(struct daemon *d)
 				.pages = o->pages,
 				.populate = o->populate,
 				.numa = o->numa,
+				.state = d->kept.state,
+				.kept = d->kept.state ? &d->kept : NULL,
 			},
 		.extent_bytes = d->sizing.extent_bytes,
 		.blocks_max = (uint32_t)o->max_blocks,
@@ -227,22 +288,58 @@ static int serve(struct daemon *d, struct kvpool_listener *data, struct kvpool_l
 	return EXIT_SUCCESS;
 }
 
-static int run(struct daemon *d)
+/* What was passed to this process. 0, or the exit code, with the reason said. */
+static int take_passed(struct daemon *d, struct kvpool_notify_sockets *given)
 {
-	struct kvpool_listener data = {.fd = -1}, admin = {.fd = -1};
-	struct kvpool_notify_sockets given = {-1, -1};
-	struct kvpool_store_list kept;
+	struct kvpool_store_list list;
 	char error[512];
 	int r;
 
-	r = choose(d);
-	if (r != 0)
-		return r;
-	r = kvpool_notify_take_sockets(error, sizeof(error), &given, &kept);
+	r = kvpool_notify_take_sockets(error, sizeof(error), given, &list);
 	if (r != 0) {
 		complain(r > 0 ? error : strerror(-r));
 		return EXIT_FAILURE;
 	}
+	if (d->options.check) {
+		kvpool_store_list_free(&list);
+		return 0;
+	}
+	r = kvpool_kept_sort(&list, &d->kept);
+	if (r != 0) {
+		complain(strerror(-r));
+		return EXIT_FAILURE;
+	}
+	return 0;
+}
+
+static void end(struct daemon *d)
+{
+	kvpool_admin_free(d->admin);
+	if (d->server)
+		kvpool_source_remove(d->signals);
+	/*
+	 * Whoever keeps the pool may start the next life. It finds all as this one leaves it, as
+	 * after a crash: what clients still hold is not to be freed here.
+	 */
+	if (d->kept.state && d->server) {
+		kvpool_listener_close(&d->server->listener);
+		return;
+	}
+	kvpool_server_free(d->server);
+	kvpool_state_free(d->kept.state);
+}
+
+static int run(struct daemon *d)
+{
+	struct kvpool_listener data = {.fd = -1}, admin = {.fd = -1};
+	struct kvpool_notify_sockets given = {-1, -1};
+	int r;
+
+	r = take_passed(d, &given);
+	if (r == 0)
+		r = choose(d);
+	if (r != 0)
+		return r;
 	if (given.data < 0 && kvpool_socket_path_data(d->options.socket, d->socket) != 0) {
 		complain(d->socket);
 		return EXIT_FAILURE;
@@ -250,19 +347,17 @@ static int run(struct daemon *d)
 	kvpool_socket_path_admin(d->options.admin_socket, d->socket, d->admin_socket);
 	if (d->options.check)
 		return check_only(d);
-	kvpool_store_list_drop(&kept);
 	r = catch_signals(d);
 	if (r != 0) {
 		complain(strerror(-r));
 		return EXIT_FAILURE;
 	}
 	r = open_sockets(d, &given, &data, &admin);
-	if (r == 0)
+	if (r == 0) {
+		keep(d);
 		r = serve(d, &data, &admin);
-	kvpool_admin_free(d->admin);
-	if (d->server)
-		kvpool_source_remove(d->signals);
-	kvpool_server_free(d->server);
+	}
+	end(d);
 	kvpool_listener_close(&data);
 	kvpool_listener_close(&admin);
 	(void)close(d->signal_fd);

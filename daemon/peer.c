@@ -218,7 +218,7 @@ static int greet(const struct kvpool_peer *peer)
 		.magic = KVPOOL_PROTOCOL_MAGIC,
 		.version_min = KVPOOL_PROTOCOL_MIN,
 		.version_max = KVPOOL_PROTOCOL_MAX,
-		.features = KVPOOL_FEATURES,
+		.features = kvpool_server_features(peer->server),
 		.ring_entries_max = KVPOOL_RING_ENTRIES_MAX,
 		.arena_bytes_max = KVPOOL_ARENA_MAX,
 		.epoch = peer->server->epoch,

@@ -205,7 +205,7 @@ static bool on_attach(struct kvpool_peer *peer, const void *packet)
 	peer->state = KVPOOL_PEER_ATTACHED;
 	peer->server->n_pending--;
 	peer->server->counters.attached++;
-	peer->features = m->features & KVPOOL_FEATURES;
+	peer->features = m->features & kvpool_server_features(peer->server);
 	peer->read_only = (m->flags & KVPOOL_ATTACH_READ_ONLY) != 0;
 	if (m->flags & KVPOOL_ATTACH_GPU)
 		kvpool_client_set_gpu(peer->client);

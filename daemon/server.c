@@ -87,6 +87,12 @@ int kvpool_server_listen(struct kvpool_server *s, struct kvpool_listener *listen
 	return r;
 }
 
+uint32_t kvpool_server_features(const struct kvpool_server *s)
+{
+	return s->config.pool.state ? KVPOOL_FEATURES
+				    : KVPOOL_FEATURES & ~(uint32_t)KVPOOL_FEATURE_RETIRE;
+}
+
 int kvpool_server_channel_added(struct kvpool_server *s)
 {
 	uint32_t capacity = s->hot_capacity ? 2 * s->hot_capacity : 64;

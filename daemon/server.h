@@ -95,6 +95,9 @@ struct kvpool_server {
 	uint64_t leave_ns; /* draining ends then, whatever is held */
 };
 
+/* What this daemon offers: enum kvpool_feature. */
+uint32_t kvpool_server_features(const struct kvpool_server *server);
+
 /* Makes loop and pool; the populating thread starts. Negative errno, and a line says for what. */
 int kvpool_server_new(const struct kvpool_server_config *config, struct kvpool_server **out);
 

@@ -147,7 +147,7 @@ static int look(int fd, const char **fault, uint64_t *bytes)
 int kvpool_state_adopt(int fd, const char **fault, struct kvpool_state **out)
 {
 	struct kvpool_state *state;
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	int r;
 
 	r = look(fd, fault, &bytes);

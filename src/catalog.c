@@ -26,13 +26,6 @@ static bool config_valid(const struct kvpool_cache_config *config)
 	       config->bytes_max <= UINT64_C(1) << 48 && config->blocks_max <= KVPOOL_BLOCKS_MAX;
 }
 
-/* Large regions start on a huge page, so that the kernel can use one. */
-static uint64_t region_end(uint64_t at, uint64_t bytes, uint64_t *start)
-{
-	*start = KVPOOL_ROUND_UP(at, bytes >= HUGE_PAGE ? HUGE_PAGE : (uint64_t)4096);
-	return *start + bytes;
-}
-
 /* The catalog's regions, in the order in which they lie. */
 static uint64_t regions_of(const struct kvpool_catalog *c, struct kvpool_region out[N_REGIONS])
 {

@@ -267,7 +267,7 @@ START_TEST(should_write_a_header_that_describes_the_catalog)
 	ck_assert_uint_eq(h->state, KVPOOL_HEADER_READY);
 	ck_assert_uint_eq(h->n_regions, 4);
 	for (uint32_t i = 0; i < h->n_regions; i++) {
-		ck_assert_uint_eq(h->regions[i].kind, KVPOOL_REGION_INDEX + i);
+		ck_assert_uint_eq(h->regions[i].kind, KVPOOL_REGION_CONTROL + i);
 		ck_assert_uint_eq(h->regions[i].bytes % h->regions[i].stride, 0);
 		ck_assert_uint_le(h->regions[i].offset + h->regions[i].bytes, h->total_bytes);
 		if (i > 0)

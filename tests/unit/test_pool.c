@@ -147,7 +147,7 @@ START_TEST(should_lend_each_segment_once_and_find_those_that_are_lent)
 	ck_assert_ptr_null(kvpool_pool_find(pool, 1));
 	(void)pool_probe_settle(pool, pool_probe_ignore, NULL);
 	for (unsigned int i = 0; i < 4; i++) {
-		segments[i] = kvpool_pool_acquire(pool, &somebody);
+		segments[i] = kvpool_pool_acquire(pool, &somebody, 0);
 		ck_assert_ptr_nonnull(segments[i]);
 		ck_assert_uint_ne(segments[i]->id, 0);
 		ck_assert_ptr_eq(kvpool_pool_find(pool, segments[i]->id), segments[i]);
@@ -156,7 +156,7 @@ START_TEST(should_lend_each_segment_once_and_find_those_that_are_lent)
 			ck_assert_uint_ne(segments[j]->id, segments[i]->id);
 		}
 	}
-	ck_assert_ptr_null(kvpool_pool_acquire(pool, &somebody_else));
+	ck_assert_ptr_null(kvpool_pool_acquire(pool, &somebody_else, 0));
 	ck_assert_ptr_null(kvpool_pool_find(pool, 0));
 	ck_assert_ptr_null(kvpool_pool_find(pool, 12345));
 	kvpool_pool_free(pool);
@@ -173,7 +173,7 @@ START_TEST(should_give_zeros_to_an_old_mapping_and_new_memory_to_the_next)
 
 	(void)pool_probe_settle(pool, pool_probe_ignore, NULL);
 	for (unsigned int i = 0; i < 4; i++) {
-		segments[i] = kvpool_pool_acquire(pool, &somebody);
+		segments[i] = kvpool_pool_acquire(pool, &somebody, 0);
 		ck_assert_ptr_nonnull(segments[i]);
 		ids[i] = segments[i]->id;
 	}
@@ -246,7 +246,7 @@ START_TEST(should_take_no_memory_where_it_is_not_to_populate)
 	pool = pool_of(&config);
 	status = pool_probe_settle(pool, pool_probe_ignore, NULL);
 	ck_assert_uint_eq(status.ready, config.bytes);
-	segment = kvpool_pool_acquire(pool, &somebody);
+	segment = kvpool_pool_acquire(pool, &somebody, 0);
 	ck_assert_ptr_nonnull(segment);
 	ck_assert_uint_eq(segment->ready, config.segment_bytes);
 	ck_assert_uint_eq(pool_probe_resident(segment->fd), 0);
@@ -274,7 +274,7 @@ START_TEST(should_say_that_it_is_out_of_descriptors)
 	ck_assert_ptr_nonnull(strstr(status.error_text, "segment 1 of 4"));
 	ck_assert_uint_eq(status.ready, 0);
 	ck_assert_uint_eq(status.full_ns, 0);
-	ck_assert_ptr_null(kvpool_pool_acquire(pool, &somebody));
+	ck_assert_ptr_null(kvpool_pool_acquire(pool, &somebody, 0));
 	kvpool_pool_free(pool);
 }
 END_TEST
@@ -304,7 +304,7 @@ START_TEST(should_use_fallocate_where_the_kernel_cannot_populate)
 	status = pool_probe_settle(pool, pool_probe_ignore, NULL);
 	ck_assert_int_eq(status.error, 0);
 	ck_assert_uint_eq(status.ready, small.bytes);
-	segment = kvpool_pool_acquire(pool, &somebody);
+	segment = kvpool_pool_acquire(pool, &somebody, 0);
 	ck_assert_uint_eq(pool_probe_resident(segment->fd), small.segment_bytes);
 	kvpool_pool_free(pool);
 }
@@ -325,7 +325,7 @@ START_TEST(should_bind_a_segment_to_its_node)
 	ck_assert_int_eq(status.error, 0);
 	ck_assert_uint_eq(status.ready, config.bytes);
 	ck_assert_uint_eq(status.nodes, 2);
-	segment = kvpool_pool_acquire(pool, &somebody);
+	segment = kvpool_pool_acquire(pool, &somebody, 0);
 	if (status.mbind_error == 0) {
 		ck_assert_uint_eq(segment->node, 0);
 		/* The choice stays with the file: whoever maps it sees it. */
@@ -355,7 +355,7 @@ START_TEST(should_go_on_unbound_where_mbind_is_refused)
 	ck_assert_int_eq(status.error, 0);
 	ck_assert_int_eq(status.mbind_error, bind_refusals[_i]);
 	ck_assert_uint_eq(status.ready, config.bytes);
-	while ((segment = kvpool_pool_acquire(pool, &somebody)) != NULL)
+	while ((segment = kvpool_pool_acquire(pool, &somebody, 0)) != NULL)
 		ck_assert_uint_eq(segment->node, KVPOOL_NODE_NONE);
 	kvpool_pool_free(pool);
 }
