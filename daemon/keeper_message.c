@@ -202,7 +202,7 @@ static int message_handle(struct kvpool_keeper *k, struct packet *p,
 int kvpool_keeper_receive(struct kvpool_keeper *k, pid_t child, struct kvpool_keeper_note *out)
 {
 	struct packet packet;
-	struct ucred sender;
+	struct ucred sender = {.pid = 0};
 	char byte;
 	int r;
 

@@ -20,6 +20,7 @@
 #include "daemon/store.h"
 #include "daemon/supervise.h"
 #include "daemon/version.h"
+#include "daemon/watchdog.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -48,6 +49,7 @@ struct daemon {
 	struct kvpool_server *server;
 	struct kvpool_admin *admin;
 	struct kvpool_source *signals;
+	struct kvpool_watchdog watchdog;
 	int signal_fd;
 	char socket[KVPOOL_SOCKET_PATH_BYTES];
 	char admin_socket[KVPOOL_SOCKET_PATH_BYTES];
@@ -276,6 +278,8 @@ static int serve(struct daemon *d, struct kvpool_listener *data, struct kvpool_l
 	r = kvpool_admin_new(d->server, admin, &d->admin);
 	if (r == 0)
 		r = kvpool_server_listen(d->server, data);
+	if (r == 0)
+		r = kvpool_watchdog_start(&d->watchdog, d->server->loop);
 	if (r != 0) {
 		kvpool_log(KVPOOL_LOG_ERROR, "cannot serve the sockets: %s", strerror(-r));
 		return EXIT_FAILURE;
@@ -315,6 +319,7 @@ static int take_passed(struct daemon *d, struct kvpool_notify_sockets *given)
 static void end(struct daemon *d)
 {
 	kvpool_admin_free(d->admin);
+	kvpool_watchdog_stop(&d->watchdog);
 	if (d->server)
 		kvpool_source_remove(d->signals);
 	/*
@@ -379,10 +384,8 @@ static int supervise(int argc, char *argv[])
 	return EXIT_FAILURE;
 }
 
-/* Before it holds a descriptor that is worth taking from it. */
 static int begin(struct daemon *d, int argc, char *argv[])
 {
-	protect();
 	kvpool_log_start(d->options.log_level);
 	if (d->options.supervise && !d->options.check)
 		return supervise(argc, argv);
@@ -395,6 +398,8 @@ int main(int argc, char *argv[])
 	char error[KVPOOL_OPTIONS_ERROR_BYTES];
 	int r;
 
+	/* At once: it may have been given the pool's memory. */
+	protect();
 	r = kvpool_options_read(argc, argv, KVPOOL_OPTIONS_FILE, error, &d.options);
 	if (r != 0) {
 		complain(r > 0 ? error : strerror(-r));

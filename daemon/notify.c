@@ -145,6 +145,11 @@ void kvpool_notify_status(const char *fmt, ...)
 	(void)kvpool_manager_send(text, -1);
 }
 
+void kvpool_notify_alive(void)
+{
+	(void)kvpool_manager_send("WATCHDOG=1", -1);
+}
+
 void kvpool_notify_extend(uint64_t ns)
 {
 	char text[64];

@@ -39,6 +39,9 @@ void kvpool_notify_ready(void);
 void kvpool_notify_stopping(void);
 void kvpool_notify_status(const char *fmt, ...) KVPOOL_PRINTF(1, 2);
 
+/* The sign of life that a watchdog waits for. */
+void kvpool_notify_alive(void);
+
 /* Asks for this much time from now before a start or stop counts as failed. */
 void kvpool_notify_extend(uint64_t ns);
 

@@ -58,7 +58,7 @@ uint64_t kvpool_supervise_pause_after(struct kvpool_supervise_pause *pause, uint
 	if (lived_ns >= LONG_LIFE_NS)
 		pause->next_ns = 0;
 	now_ns = pause->next_ns;
-	pause->next_ns = now_ns == 0 ? PAUSE_FIRST_NS : KVPOOL_MIN(2 * now_ns, PAUSE_MAX_NS);
+	pause->next_ns = KVPOOL_MIN(now_ns == 0 ? PAUSE_FIRST_NS : 2 * now_ns, pause->max_ns);
 	return now_ns;
 }
 
@@ -250,6 +250,7 @@ int kvpool_supervise_run(const struct kvpool_supervise_config *config, int *code
 	struct supervisor s = {
 		.config = config,
 		.keeper = {.fd = -1},
+		.pause = {.max_ns = config->pause_max_ns ? config->pause_max_ns : PAUSE_MAX_NS},
 		.signal_fd = -1,
 	};
 	int r;

@@ -43,6 +43,8 @@ packages_test=(
 	redis-server       # kvpool-bench compare: a peer to measure beside
 	memcached          # kvpool-bench compare: another
 	systemd            # systemd-analyze: checks the units
+	systemd-container  # systemd-nspawn: boots a real systemd to run them in
+	debootstrap        # makes the Debian that it boots
 )
 
 # To build the Python package and to install it; pip brings the rest.

@@ -340,6 +340,38 @@ const char *kvpool_harness_stderr(struct kvpool_harness *h)
 	return h->text;
 }
 
+int kvpool_harness_manage(void)
+{
+	const struct sockaddr_un nameless = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	char name[sizeof(nameless.sun_path) + 1] = "";
+	struct sockaddr_un address;
+	socklen_t bytes = sizeof(address);
+
+	ck_assert_int_ge(fd, 0);
+	/* Bound to an abstract name that the kernel picks, which begins with a zero byte. */
+	ck_assert_int_eq(bind(fd, (const struct sockaddr *)&nameless, sizeof(sa_family_t)), 0);
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+	memcpy(name, address.sun_path, bytes - offsetof(struct sockaddr_un, sun_path));
+	name[0] = '@';
+	ck_assert_int_eq(setenv("NOTIFY_SOCKET", name, 1), 0);
+	return fd;
+}
+
+bool kvpool_harness_heard(int manager, char *text, size_t text_bytes, unsigned int ms)
+{
+	struct pollfd p = {.fd = manager, .events = POLLIN};
+	ssize_t n;
+
+	if (poll(&p, 1, (int)ms) != 1)
+		return false;
+	n = recv(manager, text, text_bytes - 1, 0);
+	if (n < 0)
+		return false;
+	text[n] = '\0';
+	return true;
+}
+
 int kvpool_harness_run(Suite *suite)
 {
 	const char *binary = getenv("KVPOOLD");

@@ -10,6 +10,7 @@
 
 #include <check.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -53,6 +54,12 @@ const char *kvpool_harness_stderr(struct kvpool_harness *h);
 
 /* Polls `condition` until it holds or `ms` have passed. Returns whether it held. */
 bool kvpool_harness_until(bool (*condition)(void *), void *cookie, unsigned int ms);
+
+/* Makes this process the service manager of what it starts: $NOTIFY_SOCKET is the socket returned. */
+int kvpool_harness_manage(void);
+
+/* The next message to it, as a string; false after `ms` without one. */
+bool kvpool_harness_heard(int manager, char *text, size_t text_bytes, unsigned int ms);
 
 /* Runs a suite of tests that need a daemon. Returns main()'s value: 77 where there is none. */
 int kvpool_harness_run(Suite *suite);

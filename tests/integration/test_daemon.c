@@ -294,6 +294,21 @@ START_TEST(should_sleep_without_waking_up_while_nobody_asks)
 }
 END_TEST
 
+START_TEST(should_give_signs_of_life_while_a_watchdog_waits)
+{
+	int manager = kvpool_harness_manage(), alive = 0;
+	char text[512];
+
+	ck_assert_int_eq(setenv("WATCHDOG_USEC", "20000", 1), 0);
+	restart_with(NULL);
+	while (alive < 5) {
+		ck_assert(kvpool_harness_heard(manager, text, sizeof(text), 20000));
+		alive += strcmp(text, "WATCHDOG=1") == 0;
+	}
+	(void)close(manager);
+}
+END_TEST
+
 START_TEST(should_refuse_more_clients_than_allowed)
 {
 	static const char *const args[] = {"--max-clients", "2", NULL};
@@ -421,6 +436,7 @@ static Suite *daemon_suite(void)
 	tcase_add_test(life,
 		       should_drop_blocks_that_nobody_used_for_the_idle_limit_and_then_the_domain);
 	tcase_add_test(life, should_sleep_without_waking_up_while_nobody_asks);
+	tcase_add_test(life, should_give_signs_of_life_while_a_watchdog_waits);
 	tcase_add_test(life, should_refuse_more_clients_than_allowed);
 	tcase_add_test(life, should_leave_no_core_file);
 	tcase_add_test(life,
