@@ -59,9 +59,9 @@ static bool settle(const struct kvpool *pool, struct kvpool_session *s)
 	bool pinned = atomic_load_explicit(&s->pinned, memory_order_relaxed);
 
 	free_idle_links(s);
-	if (in_use(s))
+	if (in_use(s) || holds(s))
 		return false;
-	if (!pinned && !holds(s))
+	if (!pinned)
 		kvpool_segments_unmap(&s->segments);
 	return s != pool->session && !s->links && !kvpool_segments_any(&s->segments);
 }

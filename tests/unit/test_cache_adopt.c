@@ -392,7 +392,8 @@ START_TEST(should_adopt_what_was_adopted_many_times)
 		struct kvpool_wire_block writing[1];
 
 		come_back();
-		ck_assert_uint_eq(fx_hit(0, layout, 1, life % 12), life % 12);
+		if (life % 12 > 0)
+			ck_assert_uint_eq(fx_hit(0, layout, 1, life % 12), life % 12);
 		if (life % 12 == 11)
 			ck_assert_uint_gt(kvpool_cache_flush(fx.cache), 0);
 		else
