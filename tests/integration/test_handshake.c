@@ -91,7 +91,8 @@ START_TEST(should_attach_store_and_find_a_block)
 	struct kvpool_raw raw;
 
 	kvpool_raw_attach(path(), "one", 0, NULL, &raw);
-	ck_assert_uint_eq(raw.welcome.features, KVPOOL_FEATURES);
+	/* Nobody keeps this daemon's pool. */
+	ck_assert_uint_eq(raw.welcome.features, KVPOOL_FEATURES & ~KVPOOL_FEATURE_RETIRE);
 	ck_assert_uint_eq(raw.welcome.epoch, raw.hello.epoch);
 	kvpool_raw_layout(&raw, 4096);
 	ck_assert_int_eq(kvpool_raw_match(&raw, 7, 0, &reply), KVPOOL_STATUS_OK);
@@ -271,7 +272,7 @@ START_TEST(should_refuse_types_that_clients_do_not_send)
 					 KVPOOL_MESSAGE_HELLO,
 					 KVPOOL_MESSAGE_WELCOME,
 					 KVPOOL_MESSAGE_SEGMENT,
-					 KVPOOL_MESSAGE_CHANNEL_PUT + 1,
+					 KVPOOL_MESSAGE_RETIRE + 1,
 					 UINT32_MAX};
 	size_t i;
 

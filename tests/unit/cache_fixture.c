@@ -58,7 +58,7 @@ void fx_open(uint32_t extents)
 	fx.catalog_bytes = kvpool_cache_catalog_bytes(&fx.config);
 	ck_assert_uint_gt(fx.catalog_bytes, 0);
 	fx.catalog = mmap(NULL, fx.catalog_bytes, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+			  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ck_assert_ptr_ne(fx.catalog, MAP_FAILED);
 	ck_assert_int_eq(kvpool_cache_new(&fx.config, fx.catalog, &calls, &fx.cache), 0);
 	/* Backwards, so that segment 1 is used first. */
