@@ -198,8 +198,7 @@ int kvpool_session_put_channel(struct kvpool_session *session, uint32_t channel)
 	return kvpool_packet_send(session->socket, &put, sizeof(put));
 }
 
-int kvpool_session_retire(struct kvpool_session *session,
-			  const uint8_t token[KVPOOL_TOKEN_BYTES])
+int kvpool_session_retire(struct kvpool_session *session, const uint8_t token[KVPOOL_TOKEN_BYTES])
 {
 	struct kvpool_retire retire = {
 		.head = {KVPOOL_MESSAGE_RETIRE, sizeof(retire)},

@@ -117,8 +117,8 @@ static json_t *restart(const struct kvpool_server *s)
 	json_int_t ghosts = 0;
 	struct kvpool_list *node, *spare;
 
-	kvpool_list_each(node, spare, &s->domains)
-		ghosts += kvpool_list_entry(node, struct kvpool_domain, link)->n_ghosts;
+	kvpool_list_each(node, spare, &s->domains) ghosts +=
+		kvpool_list_entry(node, struct kvpool_domain, link)->n_ghosts;
 	return json_pack(
 		"{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "kept",
 		(int)(s->config.pool.state != NULL), "adopted", (int)a->any, "lives",

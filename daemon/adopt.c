@@ -8,6 +8,7 @@
 #include "daemon/domain.h"
 #include "daemon/ghost.h"
 #include "daemon/kept.h"
+#include "daemon/kill_point.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
 
@@ -93,6 +94,7 @@ static int adopt_domain(struct kvpool_server *s, struct kvpool_kept *kept,
 	}
 	if (r != 0)
 		return r;
+	kvpool_kill_point(KVPOOL_KILL_CATALOG_ADOPTED);
 	catalog->fd = -1;
 	add(&s->adoption.sum, &result);
 	kvpool_log(KVPOOL_LOG_NOTICE,
@@ -171,6 +173,7 @@ static void end_pasts(struct kvpool_server *s)
 		if (domain->n_ghosts > 0)
 			continue;
 		kvpool_cache_end_past(domain->cache);
+		kvpool_kill_point(KVPOOL_KILL_PAST_ENDED);
 		kvpool_domain_client_left(domain);
 	}
 }
@@ -191,10 +194,12 @@ int kvpool_adopt(struct kvpool_server *s, struct kvpool_kept *kept)
 	for (uint32_t i = 0; r == 0 && i < kept->n_catalogs; i++)
 		r = adopt_domain(s, kept, &kept->catalogs[i]);
 	kvpool_pool_claimed(s->pool);
+	kvpool_kill_point(KVPOOL_KILL_SEGMENTS_CLAIMED);
 	if (r == 0)
 		r = adopt_clients(s, kept);
 	if (r != 0)
 		return r;
+	kvpool_kill_point(KVPOOL_KILL_CLIENTS_ADOPTED);
 	s->adoption.any = true;
 	s->adoption.dropped = kept->dropped;
 	end_pasts(s);

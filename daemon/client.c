@@ -6,6 +6,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/kept.h"
+#include "daemon/kill_point.h"
 #include "daemon/log.h"
 #include "daemon/peer.h"
 #include "daemon/server.h"
@@ -36,8 +37,10 @@ static int keep(struct kvpool_client *client, struct kvpool_state *state, uid_t 
 
 	state->control->next_client = client->id;
 	memcpy(entry.token, client->token, sizeof(entry.token));
-	return kvpool_state_client_add(state, &entry, &client->kept) == 0 ? 0
-									  : KVPOOL_REFUSAL_LIMIT;
+	if (kvpool_state_client_add(state, &entry, &client->kept) != 0)
+		return KVPOOL_REFUSAL_LIMIT;
+	kvpool_kill_point(KVPOOL_KILL_CLIENT_NOTED);
+	return 0;
 }
 
 /* The member's process is told to the next life. */
@@ -53,7 +56,9 @@ static void keep_member(struct kvpool_client *client, const struct kvpool_peer *
 	 */
 	kvpool_kept_process_name(client->id, peer->member, name);
 	(void)kvpool_store_put(name, peer->pidfd);
+	kvpool_kill_point(KVPOOL_KILL_MEMBER_STORED);
 	client->kept->members++;
+	kvpool_kill_point(KVPOOL_KILL_MEMBER_COUNTED);
 }
 
 static void forget_member(struct kvpool_client *client, const struct kvpool_peer *peer)
@@ -63,6 +68,7 @@ static void forget_member(struct kvpool_client *client, const struct kvpool_peer
 	if (!client->kept)
 		return;
 	client->kept->members--;
+	kvpool_kill_point(KVPOOL_KILL_MEMBER_UNCOUNTED);
 	kvpool_kept_process_name(client->id, peer->member, name);
 	(void)kvpool_store_remove(name);
 }
@@ -186,6 +192,7 @@ void kvpool_client_free(struct kvpool_client *client)
 	assert(client->n_members == 0);
 	kvpool_source_remove(client->grace);
 	kvpool_cache_holder_free(domain->cache, client->holder);
+	kvpool_kill_point(KVPOOL_KILL_CLIENT_FREED);
 	kvpool_state_client_remove(client->kept);
 	kvpool_list_remove(&client->link);
 	client->server->n_clients--;
@@ -242,6 +249,7 @@ static void end(struct kvpool_client *client)
 
 	client->ended = true;
 	kvpool_cache_holder_quarantine(client->domain->cache, client->holder);
+	kvpool_kill_point(KVPOOL_KILL_CLIENT_ENDED);
 	kvpool_cache_holder_usage(client->holder, &usage);
 	assert(usage.leases == 0 && usage.reserved_blocks == 0 && usage.waits == 0);
 	kvpool_log(KVPOOL_LOG_INFO, "client %u (%s) left; %u blocks in quarantine", client->id,

@@ -31,7 +31,7 @@ struct kvpool_client {
 	struct kvpool_list members;   /* peers: with open sockets, or only watched for their end */
 	struct kvpool_state_client *kept; /* owned: what the next life is to know; NULL: nobody
 					     keeps it */
-	struct kvpool_source *grace;  /* owned: its GPU may still be writing; NULL: not running */
+	struct kvpool_source *grace; /* owned: its GPU may still be writing; NULL: not running */
 	uint32_t id;
 	uint32_t n_members; /* in `members` */
 	uint32_t n_open;    /* of these, with an open socket */

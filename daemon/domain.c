@@ -8,6 +8,7 @@
 #include "daemon/domain_share.h"
 #include "daemon/ghost.h"
 #include "daemon/kept.h"
+#include "daemon/kill_point.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
 #include "daemon/waits.h"
@@ -98,9 +99,11 @@ static int make_catalog(struct kvpool_domain *domain, uint64_t bytes)
 	r = kvpool_memory_new(bytes, &domain->catalog);
 	if (r != 0 || !sc->pool.state)
 		return r;
+	kvpool_kill_point(KVPOOL_KILL_CATALOG_MADE);
 	kvpool_kept_catalog_name(domain->uid, name);
 	/* A full store is no failure: the next life does not have this domain's blocks. */
 	(void)kvpool_store_put(name, domain->catalog.fd);
+	kvpool_kill_point(KVPOOL_KILL_CATALOG_STORED);
 	return 0;
 }
 
@@ -123,6 +126,7 @@ static int make_cache(struct kvpool_domain *domain)
 		return r;
 	(void)madvise(domain->catalog.address, bytes, MADV_HUGEPAGE);
 	r = kvpool_cache_new(&config, domain->catalog.address, &calls, &domain->cache);
+	kvpool_kill_point(KVPOOL_KILL_CATALOG_BEGUN);
 	explicit_bzero(&config, sizeof(config));
 	return r;
 }
@@ -132,8 +136,8 @@ static int adopt_cache(struct kvpool_domain *domain, int fd, struct kvpool_cache
 {
 	const struct kvpool_cache_calls calls = {kvpool_waits_wake, kvpool_domain_share_more,
 						 domain};
-	uint64_t n_max = domain->server->config.pool.bytes /
-			 domain->server->config.pool.segment_bytes;
+	uint64_t n_max =
+		domain->server->config.pool.bytes / domain->server->config.pool.segment_bytes;
 	struct kvpool_cache_range *ranges = calloc(n_max, sizeof(*ranges));
 	struct kvpool_cache_config config;
 	uint32_t n = 0;
@@ -143,8 +147,8 @@ static int adopt_cache(struct kvpool_domain *domain, int fd, struct kvpool_cache
 	if (!ranges)
 		return -ENOMEM;
 	r = config_of(domain, &config);
-	if (r == 0 && (fstat(fd, &st) < 0 ||
-		       (uint64_t)st.st_size != kvpool_cache_catalog_bytes(&config))) {
+	if (r == 0 &&
+	    (fstat(fd, &st) < 0 || (uint64_t)st.st_size != kvpool_cache_catalog_bytes(&config))) {
 		result->fault = "it was made for a pool of other sizes";
 		r = KVPOOL_CACHE_E_FOREIGN;
 	}
@@ -253,6 +257,7 @@ void kvpool_domain_free(struct kvpool_domain *domain)
 		kvpool_kept_catalog_name(domain->uid, name);
 		(void)kvpool_store_remove(name);
 	}
+	kvpool_kill_point(KVPOOL_KILL_DOMAIN_FREED);
 	kvpool_memory_free(&domain->catalog);
 	kvpool_source_remove(domain->expiry);
 	kvpool_list_remove(&domain->link);

@@ -6,6 +6,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/domain.h"
+#include "daemon/kill_point.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
 
@@ -114,6 +115,7 @@ static void take_for(struct kvpool_domain *domain)
 	if (!from || from == domain || kvpool_cache_memory_coldest(from->cache, &id) != 0 ||
 	    kvpool_cache_memory_take(from->cache, id) != 0)
 		return;
+	kvpool_kill_point(KVPOOL_KILL_SEGMENT_TAKEN);
 	ds = find(from, id);
 	assert(ds);
 	give_back(from, ds);
@@ -177,6 +179,7 @@ bool kvpool_domain_share_more(void *cookie)
 		take_for(domain);
 		return false;
 	}
+	kvpool_kill_point(KVPOOL_KILL_SEGMENT_LENT);
 	/* The mode, so that whoever gets a descriptor for reading cannot open it for writing. */
 	if (fchmod(segment->fd, 0400) < 0 ||
 	    kvpool_cache_memory_add(domain->cache, segment->id, 0, segment->ready) != 0) {
@@ -186,6 +189,7 @@ bool kvpool_domain_share_more(void *cookie)
 		free(ds);
 		return false;
 	}
+	kvpool_kill_point(KVPOOL_KILL_SEGMENT_ADDED);
 	hold(domain, ds, segment);
 	domain->wanted_ns = 0;
 	domain->taken_for = false;

@@ -6,6 +6,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/domain.h"
+#include "daemon/kill_point.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
 #include "daemon/state.h"
@@ -85,6 +86,7 @@ static void end(struct kvpool_ghost *ghost)
 	kvpool_log(KVPOOL_LOG_INFO, "client %u of the earlier life holds nothing any more",
 		   ghost->id);
 	ghost_free(ghost);
+	kvpool_kill_point(KVPOOL_KILL_GHOST_DONE);
 	if (domain->n_ghosts > 0)
 		return;
 	kvpool_cache_end_past(domain->cache);

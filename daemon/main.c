@@ -9,6 +9,7 @@
 #include "daemon/clock.h"
 #include "daemon/host.h"
 #include "daemon/kept.h"
+#include "daemon/kill_point.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
@@ -309,6 +310,7 @@ static int take_passed(struct daemon *d, struct kvpool_notify_sockets *given)
 		return 0;
 	}
 	r = kvpool_kept_sort(&list, &d->kept);
+	kvpool_kill_point(KVPOOL_KILL_KEPT_SORTED);
 	if (r != 0) {
 		complain(strerror(-r));
 		return EXIT_FAILURE;

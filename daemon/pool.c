@@ -7,6 +7,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/kept.h"
+#include "daemon/kill_point.h"
 #include "daemon/pool_state.h"
 #include "shm/base.h"
 #include "shm/limits.h"
@@ -107,8 +108,7 @@ static void take_kept(struct kvpool_pool *pool)
 		struct kvpool_kept_segment *from = &kept->segments[i];
 		struct kvpool_place *place = &pool->places[from->place];
 
-		if (place->state != KVPOOL_PLACE_EMPTY ||
-		    from->entry.pages >= KVPOOL_PAGES_COUNT)
+		if (place->state != KVPOOL_PLACE_EMPTY || from->entry.pages >= KVPOOL_PAGES_COUNT)
 			continue;
 		place->state = KVPOOL_PLACE_LIVE;
 		place->fd = from->fd;
@@ -123,6 +123,7 @@ static void take_kept(struct kvpool_pool *pool)
 	}
 	for (uint32_t i = 0; i < pool->n_places; i++)
 		kvpool_place_note(pool, &pool->places[i]);
+	kvpool_kill_point(KVPOOL_KILL_SEGMENTS_ADOPTED);
 }
 
 /* Signals are the service thread's business: the other starts with all of them blocked. */
@@ -296,6 +297,7 @@ static void released(struct kvpool_pool *pool, struct kvpool_place *place)
 	place->lent = false;
 	place->state = KVPOOL_PLACE_RELEASED;
 	kvpool_place_note(pool, place);
+	kvpool_kill_point(KVPOOL_KILL_SEGMENT_RELEASED);
 	/* Memory and a descriptor come free: whatever failed for want of them is tried again. */
 	pool->growing = true;
 	pool->blocked = false;

@@ -75,8 +75,9 @@ typedef void (*kvpool_pool_grown_fn)(void *cookie, struct kvpool_segment *segmen
 void kvpool_pool_progress(struct kvpool_pool *pool, kvpool_pool_grown_fn fn, void *cookie);
 
 /*
- * Lends a free segment with at least one step ready, the fullest first, to the domain of a user. Its first `ready` bytes are
- * the caller's at once (not told again by kvpool_pool_progress()). NULL where there is none now.
+ * Lends a free segment with at least one step ready, the fullest first, to the domain of a user.
+ * Its first `ready` bytes are the caller's at once (not told again by kvpool_pool_progress()). NULL
+ * where there is none now.
  */
 struct kvpool_segment *kvpool_pool_acquire(struct kvpool_pool *pool, void *owner, uid_t uid);
 

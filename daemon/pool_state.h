@@ -29,7 +29,7 @@ struct kvpool_place {
 
 	enum kvpool_place_state state;
 	bool lent;
-	uid_t uid; /* lent: of the domain; in an earlier life, until it is claimed */
+	uid_t uid;   /* lent: of the domain; in an earlier life, until it is claimed */
 	bool failed; /* the thread could not go on here; not tried again before the others */
 	bool grown;  /* in the list of those that the service thread has not looked at */
 	int fd;      /* owned; -1: EMPTY */

@@ -11,6 +11,7 @@
 #include "daemon/clock.h"
 #include "daemon/host.h"
 #include "daemon/kept.h"
+#include "daemon/kill_point.h"
 #include "daemon/pages.h"
 #include "daemon/pool_state.h"
 #include "daemon/segment.h"
@@ -135,6 +136,7 @@ static void vacate(struct kvpool_pool *pool, struct kvpool_place *place)
 	place->fd = -1;
 	place->id = 0;
 	place->made = 0;
+	kvpool_kill_point(KVPOOL_KILL_SEGMENT_REMOVED);
 	kvpool_place_note(pool, place);
 }
 
@@ -144,6 +146,7 @@ static void wipe(struct kvpool_pool *pool, struct kvpool_place *place)
 {
 	/* Nobody else touches a place that is RELEASED. */
 	kvpool_segment_wipe(place->fd, pool->config.segment_bytes);
+	kvpool_kill_point(KVPOOL_KILL_SEGMENT_WIPED);
 	(void)pthread_mutex_lock(&pool->lock);
 	vacate(pool, place);
 	place->failed = false;
@@ -166,11 +169,14 @@ static void keep(struct kvpool_pool *pool, struct kvpool_place *place)
 {
 	char name[KVPOOL_STORE_NAME_BYTES];
 
+	kvpool_kill_point(KVPOOL_KILL_SEGMENT_MADE);
 	kvpool_place_note(pool, place);
+	kvpool_kill_point(KVPOOL_KILL_SEGMENT_NOTED);
 	if (!pool->config.state)
 		return;
 	kvpool_kept_segment_name(place->id, name);
 	(void)kvpool_store_put(name, place->fd);
+	kvpool_kill_point(KVPOOL_KILL_SEGMENT_STORED);
 }
 
 static void make(struct kvpool_pool *pool, struct kvpool_place *place)
@@ -251,6 +257,7 @@ static void fill(struct kvpool_pool *pool, struct kvpool_place *place,
 		} else {
 			place->made += f->bytes;
 			kvpool_place_note(pool, place);
+			kvpool_kill_point(KVPOOL_KILL_SEGMENT_FILLED);
 			succeed(pool, place);
 		}
 	}

@@ -7,6 +7,7 @@
 
 #include "daemon/channel.h"
 #include "daemon/client.h"
+#include "daemon/kill_point.h"
 #include "daemon/serve_ops.h"
 #include "daemon/server.h"
 
@@ -73,18 +74,23 @@ void kvpool_serve(struct kvpool_channel *ch, const struct kvpool_request *reques
 	/* Out of memory is a limit as far as the client is concerned: a miss. */
 	if (KVPOOL_UNLIKELY(r < 0))
 		r = KVPOOL_STATUS_LIMIT;
+	kvpool_kill_point(KVPOOL_KILL_REQUEST_SERVED);
 	/* Before the answer: the client may act on it though we die right after. */
 	if (reply.lease != 0 || reply.granted != 0)
 		kvpool_client_holds(ch->client);
+	kvpool_kill_point(KVPOOL_KILL_REQUEST_GRANTED);
 	if (r != KVPOOL_SERVE_LATER) {
 		reply.status = (uint16_t)r;
 		kvpool_channel_reply(ch, &reply);
 	}
+	kvpool_kill_point(KVPOOL_KILL_REQUEST_ANSWERED);
 	kvpool_channel_ring_bells(ch->server);
 	kvpool_cache_settle(ch->cache);
+	kvpool_kill_point(KVPOOL_KILL_REQUEST_SETTLED);
 	if (request->op == KVPOOL_OP_RELEASE || request->op == KVPOOL_OP_COMMIT ||
 	    request->op == KVPOOL_OP_ABORT)
 		kvpool_client_released(ch->client);
+	kvpool_kill_point(KVPOOL_KILL_REQUEST_RELEASED);
 	if (KVPOOL_UNLIKELY(r == KVPOOL_STATUS_INVALID))
 		kvpool_violation_note(&ch->server->violations, KVPOOL_VIOLATION_REQUEST,
 				      ch->server->now_ns,

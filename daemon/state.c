@@ -4,6 +4,7 @@
  */
 #include "daemon/state.h"
 
+#include "daemon/kill_point.h"
 #include "daemon/store.h"
 #include "shm/crc32c.h"
 #include "shm/header.h"
@@ -43,8 +44,8 @@ static void place(struct kvpool_state *state)
 
 	state->control = (struct kvpool_state_control *)(void *)(base + CONTROL_OFFSET);
 	state->segments = (struct kvpool_state_segment *)(void *)(base + SEGMENTS_OFFSET);
-	state->clients = (struct kvpool_state_client *)(void *)(base +
-								clients_offset(state->n_segments));
+	state->clients =
+		(struct kvpool_state_client *)(void *)(base + clients_offset(state->n_segments));
 }
 
 /* The last store of a change: the compiler may not move the others behind it. */
@@ -80,7 +81,9 @@ int kvpool_state_new(const struct kvpool_state_sizes *sizes, struct kvpool_state
 	header->kind = KVPOOL_HEADER_STATE;
 	/* H1 -> H2 */
 	atomic_store_explicit(&header->state, KVPOOL_HEADER_READY, memory_order_release);
+	kvpool_kill_point(KVPOOL_KILL_STATE_MADE);
 	r = kvpool_store_put(KVPOOL_STATE_NAME, state->memory.fd);
+	kvpool_kill_point(KVPOOL_KILL_STATE_STORED);
 	if (r != 0) {
 		kvpool_state_free(state);
 		return r < 0 ? r : -ENOTCONN;
@@ -96,8 +99,8 @@ static bool sizes_fit(const struct kvpool_state_sizes *s)
 	       KVPOOL_IS_POW2(s->extent_bytes) && s->extent_bytes <= s->segment_bytes &&
 	       KVPOOL_IS_POW2(s->step_bytes) && s->step_bytes <= s->segment_bytes &&
 	       s->extent_bytes >= 4096 && s->step_bytes >= 4096 && s->pool_bytes > 0 &&
-	       s->pool_bytes % s->segment_bytes == 0 &&
-	       segments_of(s) <= KVPOOL_SEGMENTS_MAX && s->blocks_max <= UINT32_MAX;
+	       s->pool_bytes % s->segment_bytes == 0 && segments_of(s) <= KVPOOL_SEGMENTS_MAX &&
+	       s->blocks_max <= UINT32_MAX;
 }
 
 /* What keeps the memory from being a state; NULL: nothing. */

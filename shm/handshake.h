@@ -22,8 +22,7 @@ enum kvpool_feature {
 	KVPOOL_FEATURE_WAIT = 1u << 0,     /* KVPOOL_OP_WAIT is served */
 	KVPOOL_FEATURE_CHECKSUM = 1u << 1, /* COMMIT may carry a CRC32C */
 	KVPOOL_FEATURE_RETIRE = 1u << 2,   /* the pool outlives the daemon: RETIRE is heard */
-	KVPOOL_FEATURES =
-		KVPOOL_FEATURE_WAIT | KVPOOL_FEATURE_CHECKSUM | KVPOOL_FEATURE_RETIRE,
+	KVPOOL_FEATURES = KVPOOL_FEATURE_WAIT | KVPOOL_FEATURE_CHECKSUM | KVPOOL_FEATURE_RETIRE,
 };
 
 enum kvpool_message_type {

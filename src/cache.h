@@ -75,11 +75,11 @@ struct kvpool_cache_adopted {
 	uint32_t layouts_dropped; /* what they say is not what was written, or cannot be */
 	uint64_t blocks;          /* READY, kept */
 	uint64_t torn;            /* dropped: their check did not fit */
-	uint64_t misplaced;       /* dropped: no such place, layout or group; or another lies there */
-	uint64_t orphaned;        /* dropped: what they hang on was dropped, or their key is twice */
-	uint64_t unfinished;      /* were not READY when that life ended */
-	uint64_t quarantined;     /* of all these, frames that are not reused yet */
-	const char *fault;        /* why nothing could be kept; NULL: it could */
+	uint64_t misplaced;   /* dropped: no such place, layout or group; or another lies there */
+	uint64_t orphaned;    /* dropped: what they hang on was dropped, or their key is twice */
+	uint64_t unfinished;  /* were not READY when that life ended */
+	uint64_t quarantined; /* of all these, frames that are not reused yet */
+	const char *fault;    /* why nothing could be kept; NULL: it could */
 };
 
 /* Memory that the cache of the earlier life had: whole extents. */

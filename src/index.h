@@ -9,8 +9,8 @@
  * full key, which is always compared.
  *
  * Keys come from clients, so the hash is keyed with 256 secret bits: whoever does not know them
- * cannot aim at a bucket. Records lie in the catalog, buckets in private memory of their own, sparse
- * and on huge pages where there are any. Owned by a cache; its one thread uses it.
+ * cannot aim at a bucket. Records lie in the catalog, buckets in private memory of their own,
+ * sparse and on huge pages where there are any. Owned by a cache; its one thread uses it.
  */
 #ifndef KVPOOL_SRC_INDEX_H
 #define KVPOOL_SRC_INDEX_H

@@ -110,6 +110,9 @@ json_t *kvpool_raw_get(const char *admin_socket, const char *url);
 /* A number at "a.b.c" of a page; the path must be there. */
 int64_t kvpool_raw_number(const json_t *page, const char *path);
 
+/* Whether a daemon is there and its status page has this number. */
+bool kvpool_raw_is(const char *admin_socket, const char *path, int64_t value);
+
 /* A number of /v1/status, now; and: polls until it is `value`, or fails the test. */
 int64_t kvpool_raw_status(const char *admin_socket, const char *path);
 void kvpool_raw_await(const char *admin_socket, const char *path, int64_t value);

@@ -17,6 +17,7 @@
 
 #define ANSWER_BYTES (1u << 20)
 
+/* -1 where nobody listens. */
 static int connect_stream(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -24,20 +25,23 @@ static int connect_stream(const char *path)
 
 	ck_assert_int_ge(fd, 0);
 	(void)strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
-	ck_assert_msg(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0,
-		      "connect %s: %s", path, strerror(errno));
-	return fd;
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		return fd;
+	(void)close(fd);
+	return -1;
 }
 
-json_t *kvpool_raw_http(const char *admin_socket, const char *method, const char *url, int *code)
+/* The whole answer, owned by the caller; NULL where nobody listens or who did went away. */
+static char *exchange(const char *admin_socket, const char *method, const char *url)
 {
 	struct pollfd p = {.fd = connect_stream(admin_socket), .events = POLLIN};
-	char *answer = calloc(1, ANSWER_BYTES + 1);
+	char *answer;
 	size_t have = 0;
-	json_t *body;
-	char *split;
 	ssize_t n;
 
+	if (p.fd < 0)
+		return NULL;
+	answer = calloc(1, ANSWER_BYTES + 1);
 	ck_assert_ptr_nonnull(answer);
 	n = snprintf(answer, ANSWER_BYTES, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
 		     method, url);
@@ -54,12 +58,37 @@ json_t *kvpool_raw_http(const char *admin_socket, const char *method, const char
 	} while (n > 0);
 	(void)close(p.fd);
 	answer[have] = '\0';
+	if (strncmp(answer, "HTTP/1.1 ", 9) == 0)
+		return answer;
+	free(answer);
+	return NULL;
+}
+
+json_t *kvpool_raw_http(const char *admin_socket, const char *method, const char *url, int *code)
+{
+	char *answer = exchange(admin_socket, method, url);
+	json_t *body;
+	char *split;
+
+	ck_assert_msg(answer != NULL, "%s %s at %s: no answer", method, url, admin_socket);
 	ck_assert_int_eq(sscanf(answer, "HTTP/1.1 %d", code), 1);
 	split = strstr(answer, "\r\n\r\n");
 	ck_assert_ptr_nonnull(split);
 	body = json_loads(split + 4, 0, NULL);
 	free(answer);
 	return body;
+}
+
+bool kvpool_raw_is(const char *admin_socket, const char *path, int64_t value)
+{
+	char *answer = exchange(admin_socket, "GET", "/v1/status");
+	char *split = answer ? strstr(answer, "\r\n\r\n") : NULL;
+	json_t *page = split ? json_loads(split + 4, 0, NULL) : NULL;
+	bool is = page && kvpool_raw_number(page, path) == value;
+
+	json_decref(page);
+	free(answer);
+	return is;
 }
 
 json_t *kvpool_raw_get(const char *admin_socket, const char *url)

@@ -98,8 +98,8 @@ START_TEST(should_not_reuse_what_a_living_client_reads_until_it_lets_go)
 	for (uint32_t i = 0; i < 4; i++) {
 		struct kvpool_piece piece = {words, sizeof(words)};
 
-		ck_assert_int_eq(
-			kvpool_load(rig.channel, rig.layout, 0, &blocks[i], 0, &piece, 1), 0);
+		ck_assert_int_eq(kvpool_load(rig.channel, rig.layout, 0, &blocks[i], 0, &piece, 1),
+				 0);
 		ck_assert_uint_eq(kvpool_rig_wrong(1, i, words, WORDS), 0);
 	}
 	kvpool_release(rig.channel, &match, 0);
@@ -115,9 +115,9 @@ START_TEST(should_quarantine_what_a_living_client_writes_until_it_lets_go)
 	uint8_t keys[3 * 32];
 
 	kvpool_rig_keys(1, 0, 3, keys);
-	ck_assert_int_eq(kvpool_reserve(rig.channel, rig.layout, 0, NULL, keys, 3, KVPOOL_RIG_LONG,
-					blocks),
-			 3);
+	ck_assert_int_eq(
+		kvpool_reserve(rig.channel, rig.layout, 0, NULL, keys, 3, KVPOOL_RIG_LONG, blocks),
+		3);
 	kill_daemon();
 	ck_assert_int_eq(number("restart.past_clients"), 1);
 	ck_assert_int_eq(number("accounting.blocks.quarantined"), 3);

@@ -123,9 +123,8 @@ START_TEST(should_not_find_what_was_being_written_nor_reuse_it_before_the_past_e
 	ck_assert_uint_eq(fx_hit(0, layout, 1, 4), 2);
 	ck_assert_uint_eq(fx_commit(0, 0, writing, 2), 0);
 	/* All that is left is given out, and these two are not among it. */
-	ck_assert_uint_eq(
-		fx_reserve(0, (struct fx_range){layout, 0, 3, 0, FRAMES}, fresh).granted,
-		FRAMES - 4);
+	ck_assert_uint_eq(fx_reserve(0, (struct fx_range){layout, 0, 3, 0, FRAMES}, fresh).granted,
+			  FRAMES - 4);
 	for (uint32_t i = 0; i < FRAMES - 4; i++)
 		ck_assert(fresh[i].segment != writing[0].segment ||
 			  (fresh[i].offset != writing[0].offset &&
@@ -165,9 +164,8 @@ START_TEST(should_not_reuse_what_is_forgotten_before_the_past_ends)
 	ck_assert_uint_eq(fx_forget(0, (struct fx_range){layout, 0, 1, 1, 1}), 3);
 	ck_assert_uint_eq(fx_hit(0, layout, 1, 4), 1);
 	fx_check();
-	ck_assert_uint_eq(
-		fx_reserve(0, (struct fx_range){layout, 0, 3, 0, FRAMES}, fresh).granted,
-		FRAMES - 4);
+	ck_assert_uint_eq(fx_reserve(0, (struct fx_range){layout, 0, 3, 0, FRAMES}, fresh).granted,
+			  FRAMES - 4);
 	kvpool_cache_end_past(fx.cache);
 	fx_check();
 	fx_close();
@@ -283,13 +281,27 @@ START_TEST(should_drop_what_lies_nowhere_or_belongs_to_no_layout)
 
 		r = good;
 		switch (wrong) {
-		case 0: r.segment = 77; break;
-		case 1: r.offset = UINT32_MAX; break;
-		case 2: r.offset += 1; break;
-		case 3: r.layout = 0; break;
-		case 4: r.layout = 2; break;
-		case 5: r.group = 1; break;
-		default: r.segment = 0; break;
+		case 0:
+			r.segment = 77;
+			break;
+		case 1:
+			r.offset = UINT32_MAX;
+			break;
+		case 2:
+			r.offset += 1;
+			break;
+		case 3:
+			r.layout = 0;
+			break;
+		case 4:
+			r.layout = 2;
+			break;
+		case 5:
+			r.group = 1;
+			break;
+		default:
+			r.segment = 0;
+			break;
 		}
 		found = restart_with(block, &r);
 		ck_assert_msg(found.misplaced == 1 && found.blocks == 0, "case %d", wrong);
@@ -334,7 +346,7 @@ START_TEST(should_refuse_memory_that_is_not_this_catalog)
 				at < offsetof(struct kvpool_header, epoch)) ||
 			       (at >= offsetof(struct kvpool_header, regions) &&
 				at < offsetof(struct kvpool_header, regions) +
-					     4 * sizeof(struct kvpool_region)) ||
+						4 * sizeof(struct kvpool_region)) ||
 			       (at >= offsetof(struct kvpool_header, state) &&
 				at < offsetof(struct kvpool_header, reserved_tail));
 		int r;
@@ -423,7 +435,8 @@ int main(void)
 	tcase_add_test(tc, should_keep_blocks_and_layouts_under_their_numbers);
 	tcase_add_test(tc, should_keep_an_empty_catalog);
 	tcase_add_test(tc, should_keep_windows_states_and_shards);
-	tcase_add_test(tc, should_not_find_what_was_being_written_nor_reuse_it_before_the_past_ends);
+	tcase_add_test(tc,
+		       should_not_find_what_was_being_written_nor_reuse_it_before_the_past_ends);
 	tcase_add_test(tc, should_not_evict_what_may_be_read_before_the_past_ends);
 	tcase_add_test(tc, should_not_reuse_what_is_forgotten_before_the_past_ends);
 	tcase_add_test(tc, should_never_serve_a_record_with_one_flipped_bit);

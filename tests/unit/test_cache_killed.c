@@ -121,8 +121,8 @@ static struct kvpool_cache *adopt(void *memory, const struct image *image)
 		ranges[n] = (struct kvpool_cache_range){1 + n, 0, KVPOOL_MIN(left, FX_SEGMENT)};
 		left -= ranges[n].bytes;
 	}
-	ck_assert_int_eq(
-		kvpool_cache_adopt(&fx.config, memory, &none, ranges, n, &found, &cache), 0);
+	ck_assert_int_eq(kvpool_cache_adopt(&fx.config, memory, &none, ranges, n, &found, &cache),
+			 0);
 	return cache;
 }
 
@@ -200,9 +200,8 @@ static int step_through(pid_t child, struct images *images)
 			stops++;
 		if (!image_same(&fx.cache->catalog, &images->list[images->n - 1]))
 			images_add(images);
-		ck_assert_int_eq(ptrace(stops < 2 ? PTRACE_SINGLESTEP : PTRACE_CONT, child, NULL,
-					NULL),
-				 0);
+		ck_assert_int_eq(
+			ptrace(stops < 2 ? PTRACE_SINGLESTEP : PTRACE_CONT, child, NULL, NULL), 0);
 	}
 }
 
