@@ -156,8 +156,7 @@ static const char *act(struct kvpool_keeper *k, const struct wish *wish, struct 
 {
 	if (wish->store && wish->remove)
 		return "it stores and removes at once";
-	if ((wish->store || wish->remove) &&
-	    (!wish->name || !kvpool_store_name_valid(wish->name)))
+	if ((wish->store || wish->remove) && (!wish->name || !kvpool_store_name_valid(wish->name)))
 		return "FDNAME= is missing or no name for a kept descriptor";
 	if (wish->store) {
 		if (p->n_fds != 1)
@@ -202,7 +201,7 @@ static int message_handle(struct kvpool_keeper *k, struct packet *p,
 int kvpool_keeper_receive(struct kvpool_keeper *k, pid_t child, struct kvpool_keeper_note *out)
 {
 	struct packet packet;
-	struct ucred sender;
+	struct ucred sender = {.pid = 0};
 	char byte;
 	int r;
 

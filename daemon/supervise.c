@@ -224,8 +224,8 @@ static void turn(struct supervisor *s)
 	if (s->child == 0 && now >= s->start_ns)
 		start(s);
 	if (s->child == 0)
-		timeout = s->start_ns <= now ? 0
-					     : (int)((s->start_ns - now) / KVPOOL_NS_PER_MS) + 1;
+		timeout =
+			s->start_ns <= now ? 0 : (int)((s->start_ns - now) / KVPOOL_NS_PER_MS) + 1;
 	(void)poll(fds, KVPOOL_ARRAY_SIZE(fds), timeout);
 	signals(s);
 	hear(s, MESSAGES_A_TURN);
@@ -262,7 +262,8 @@ int kvpool_supervise_run(const struct kvpool_supervise_config *config, int *code
 	if (r == 0)
 		r = kvpool_keeper_take_given(&s.keeper);
 	if (r == KVPOOL_KEEPER_E_FULL) {
-		kvpool_log(KVPOOL_LOG_WARNING, "more was passed to the supervisor than it can hold");
+		kvpool_log(KVPOOL_LOG_WARNING,
+			   "more was passed to the supervisor than it can hold");
 		r = 0;
 	}
 	if (r == 0)

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct kvpool_supervise_config {
-	char *const *argv; /* borrowed: the child's; argv[0] is the file that is executed */
+	char *const *argv;     /* borrowed: the child's; argv[0] is the file that is executed */
 	uint32_t kept_max;     /* descriptors; 0: KVPOOL_STORE_MAX */
 	uint64_t pause_max_ns; /* between two starts; 0: 5 s */
 };
@@ -29,7 +29,8 @@ struct kvpool_supervise_config {
 int kvpool_supervise_argv(int argc, char *const argv[], char *const **out);
 void kvpool_supervise_argv_free(char *const *argv);
 
-/* Until the child has ended for good. 0 with the exit code; negative errno where it cannot begin. */
+/* Until the child has ended for good. 0 with the exit code; negative errno where it cannot begin.
+ */
 int kvpool_supervise_run(const struct kvpool_supervise_config *config, int *code);
 
 /*

@@ -14,7 +14,8 @@
  *	remove:NAME     has it closed
  *	tell:TEXT       tells the manager
  *	exit:CODE       ends
- *	wait            until SIGTERM (ends with 0 after STOPPING=1), SIGINT (with 3); SIGHUP is said
+ *	wait            until SIGTERM (ends with 0 after STOPPING=1), SIGINT (with 3); SIGHUP is
+ *said
  */
 #include "daemon/manager.h"
 #include "daemon/store.h"
