@@ -37,7 +37,7 @@ static uint32_t room_for(uint32_t wish)
 static int socket_open(struct kvpool_keeper *k)
 {
 	const struct sockaddr_un nameless = {.sun_family = AF_UNIX};
-	struct sockaddr_un address;
+	struct sockaddr_un address = nameless;
 	socklen_t bytes = sizeof(address);
 	const int on = 1;
 	size_t n;

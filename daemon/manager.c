@@ -20,11 +20,17 @@
 
 static int connection = -1;
 
-bool kvpool_manager_exists(void)
+/* NULL: there is none. */
+static const char *manager_name(void)
 {
 	const char *name = getenv("NOTIFY_SOCKET");
 
-	return name && name[0] != '\0';
+	return name && name[0] != '\0' ? name : NULL;
+}
+
+bool kvpool_manager_exists(void)
+{
+	return manager_name() != NULL;
 }
 
 /* A path, or an abstract name, which is written with '@' first. The address's bytes; 0: neither. */
@@ -44,14 +50,14 @@ static socklen_t address_read(const char *name, struct sockaddr_un *to)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
 }
 
-static int manager_connect(void)
+static int manager_connect(const char *name)
 {
 	const struct timeval patience = {.tv_sec = PATIENCE_S};
 	struct sockaddr_un address;
 	socklen_t bytes;
 	int fd, r;
 
-	bytes = address_read(getenv("NOTIFY_SOCKET"), &address);
+	bytes = address_read(name, &address);
 	if (bytes == 0)
 		return -EAFNOSUPPORT;
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -93,22 +99,23 @@ static int send_once(const char *text, int fd)
 
 int kvpool_manager_send(const char *text, int fd)
 {
+	const char *name = manager_name();
 	bool fresh = connection < 0;
 	int r;
 
-	if (!kvpool_manager_exists())
+	if (!name)
 		return KVPOOL_MANAGER_E_NONE;
 	if (fresh) {
-		r = manager_connect();
+		r = manager_connect(name);
 		if (r != 0)
 			return r;
 	}
 	r = send_once(text, fd);
-	if ((r != -ECONNREFUSED && r != -ENOTCONN) || fresh || getenv("NOTIFY_SOCKET")[0] != '/')
+	if ((r != -ECONNREFUSED && r != -ENOTCONN) || fresh || name[0] != '/')
 		return r;
 	/* Only the manager can bind its path: it made its socket anew. */
 	(void)close(connection);
 	connection = -1;
-	r = manager_connect();
+	r = manager_connect(name);
 	return r != 0 ? r : send_once(text, fd);
 }

@@ -55,7 +55,8 @@ const char *kvpool_harness_stderr(struct kvpool_harness *h);
 /* Polls `condition` until it holds or `ms` have passed. Returns whether it held. */
 bool kvpool_harness_until(bool (*condition)(void *), void *cookie, unsigned int ms);
 
-/* Makes this process the service manager of what it starts: $NOTIFY_SOCKET is the socket returned. */
+/* Makes this process the service manager of what it starts: $NOTIFY_SOCKET is the socket returned.
+ */
 int kvpool_harness_manage(void);
 
 /* The next message to it, as a string; false after `ms` without one. */

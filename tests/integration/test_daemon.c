@@ -231,6 +231,18 @@ START_TEST(should_let_a_writer_finish_while_it_drains)
 }
 END_TEST
 
+START_TEST(should_end_the_supervisor_too_where_the_settings_are_wrong)
+{
+	/* Only the child finds out that there is not so much memory. */
+	static const char *const args[] = {"--supervise", "--size", "8000T", NULL};
+	char text[4096];
+
+	ck_assert_int_eq(run_kvpoold(args, text, sizeof(text)), 2);
+	ck_assert_msg(strstr(text, "is more than may be used") && !strstr(text, "again"),
+		      "it said: %s", text);
+}
+END_TEST
+
 START_TEST(should_ignore_a_hangup)
 {
 	struct kvpool_raw raw;
@@ -429,6 +441,7 @@ static Suite *daemon_suite(void)
 	tcase_set_timeout(end, 60);
 	tcase_add_test(end, should_leave_within_two_seconds_with_clients_attached);
 	tcase_add_test(end, should_let_a_writer_finish_while_it_drains);
+	tcase_add_test(end, should_end_the_supervisor_too_where_the_settings_are_wrong);
 	tcase_add_test(end, should_ignore_a_hangup);
 	suite_add_tcase(suite, end);
 	tcase_add_checked_fixture(life, setup, teardown);

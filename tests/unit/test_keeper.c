@@ -46,10 +46,10 @@ static int connect_to(const char *name)
 	ck_assert_int_ge(fd, 0);
 	memcpy(at.sun_path, name, strlen(name));
 	at.sun_path[0] = '\0';
-	ck_assert_int_eq(connect(fd, (const struct sockaddr *)&at,
-				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
-					     strlen(name))),
-			 0);
+	ck_assert_int_eq(
+		connect(fd, (const struct sockaddr *)&at,
+			(socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))),
+		0);
 	return fd;
 }
 
@@ -354,8 +354,9 @@ int main(void)
 	tcase_add_test(tcase, should_keep_a_descriptor_until_it_is_removed);
 	tcase_add_test(tcase, should_replace_what_has_the_same_name);
 	tcase_add_test(tcase, should_hold_no_more_than_it_has_room_for);
-	tcase_add_loop_test(tcase, should_drop_a_message_that_breaks_the_rules_and_what_came_with_it,
-			    0, (int)KVPOOL_ARRAY_SIZE(wrong));
+	tcase_add_loop_test(tcase,
+			    should_drop_a_message_that_breaks_the_rules_and_what_came_with_it, 0,
+			    (int)KVPOOL_ARRAY_SIZE(wrong));
 	tcase_add_loop_test(tcase, should_take_a_message_of_the_allowed_length_and_none_longer, 0,
 			    (int)KVPOOL_ARRAY_SIZE(lengths));
 	tcase_add_test(tcase, should_drop_a_message_that_is_no_text);

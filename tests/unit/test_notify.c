@@ -226,12 +226,14 @@ START_TEST(should_use_the_first_of_two_with_one_name_and_have_the_store_do_so_to
 	static const int types[] = {MEMORY('a'), MEMORY('b')};
 	struct kvpool_notify_sockets s;
 	int manager = manage();
+	char byte;
 
 	pass("kvpool-a:kvpool-a", types, 2);
 	ck_assert_int_eq(kvpool_notify_take_sockets(error, sizeof(error), &s, &kept), 0);
 	ck_assert_uint_eq(kept.n, 1);
 	ck_assert_int_eq(mark_of(kept.fds[0].fd), 'a');
-	ck_assert_int_eq(fcntl(4, F_GETFD), -1);
+	/* The number may be another's by now: the way to the manager's. */
+	ck_assert_int_eq(pread(4, &byte, 1, 0), -1);
 	heard(manager, "FDSTOREREMOVE=1\nFDNAME=kvpool-a");
 	heard(manager, "FDSTORE=1\nFDNAME=kvpool-a\nFDPOLL=0");
 	kvpool_store_list_free(&kept);

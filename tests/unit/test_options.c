@@ -59,7 +59,7 @@ static void refuse_with(int r, const char *path, const char *text)
 START_TEST(should_run_without_flags_and_file)
 {
 	ck_assert_int_eq(read_with(NULL, NULL), 0);
-	ck_assert(!options.help && !options.version && !options.check);
+	ck_assert(!options.help && !options.version && !options.check && !options.supervise);
 	ck_assert_ptr_null(options.config);
 	ck_assert_ptr_null(options.socket);
 	ck_assert_ptr_null(options.admin_socket);
@@ -121,6 +121,7 @@ START_TEST(should_take_every_setting_from_flags)
 		(char *)"--max-reserved-blocks=9",
 		(char *)"--idle-limit=2h",
 		(char *)"--check",
+		(char *)"--supervise",
 		NULL,
 	};
 
@@ -129,6 +130,7 @@ START_TEST(should_take_every_setting_from_flags)
 		0);
 	check_all();
 	ck_assert(options.check);
+	ck_assert(options.supervise);
 }
 END_TEST
 
