@@ -8,6 +8,7 @@
 #include "daemon/domain_share.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
+#include "daemon/verify.h"
 #include "daemon/waits.h"
 
 #include <assert.h>
@@ -160,6 +161,7 @@ void kvpool_domain_client_left(struct kvpool_domain *domain)
 void kvpool_domain_free(struct kvpool_domain *domain)
 {
 	assert(domain->n_clients == 0);
+	kvpool_verify_domain_gone(domain);
 	kvpool_cache_free(domain->cache);
 	kvpool_domain_share_return_all(domain);
 	assert(domain->n_segments == 0);
