@@ -235,7 +235,11 @@ const char *kvpool_no_space_text(const struct kvpool_channel *channel);
 int64_t kvpool_commit(struct kvpool_channel *channel, const struct kvpool_block *blocks, uint32_t n,
 		      uint32_t shard, uint64_t deadline_ns);
 
-/* The same with a CRC32C a block, stored beside it. */
+/*
+ * The same with a CRC32C a block, stored beside it: of the shard's slot_bytes as they lie in the
+ * pool. With KVPOOL_ALL_SHARDS it is the XOR of all shards', each rotated left by its number in 32
+ * bits. See "checksums" below.
+ */
 int64_t kvpool_commit_crc(struct kvpool_channel *channel, const struct kvpool_block *blocks,
 			  const uint32_t *crc32c, uint32_t n, uint32_t shard, uint64_t deadline_ns);
 
@@ -314,6 +318,47 @@ int kvpool_load_pages(struct kvpool_channel *channel, const struct kvpool_layout
 		      uint32_t group, const struct kvpool_block *blocks, uint32_t n, uint32_t shard,
 		      const struct kvpool_plane *planes, uint32_t n_planes, const uint32_t *pages,
 		      uint32_t n_tables);
+
+/* ---- checksums ---- */
+
+/*
+ * A block whose shards all came with a checksum can be verified: here by whoever is about to use
+ * it, and by the daemon with `kvpoolctl verify`. What differs is dropped, and so is a miss.
+ */
+
+/* CRC32C (RFC 3720) of n bytes that follow those whose CRC is `crc`; 0 to begin with. No call. */
+uint32_t kvpool_crc32c(uint32_t crc, const void *bytes, size_t n);
+
+/* CRC32C of one shard, all slot_bytes of it, as it lies in the pool. As kvpool_pointer(). */
+int kvpool_checksum(struct kvpool_channel *channel, const struct kvpool_layout *layout,
+		    uint32_t group, const struct kvpool_block *block, uint32_t shard,
+		    uint32_t *out);
+
+/*
+ * kvpool_commit_crc() of blocks of one group, with the checksums made here. Reads what was written;
+ * `kvpool-bench copy --checksum` says what that costs.
+ */
+int64_t kvpool_commit_checksum(struct kvpool_channel *channel, const struct kvpool_layout *layout,
+			       uint32_t group, const struct kvpool_block *blocks, uint32_t n,
+			       uint32_t shard, uint64_t deadline_ns);
+
+enum kvpool_verdict {
+	KVPOOL_VERDICT_NONE = 0, /* no checksum to compare with */
+	KVPOOL_VERDICT_GOOD = 1,
+	KVPOOL_VERDICT_BAD = 2,  /* not what was stored */
+	KVPOOL_VERDICT_GONE = 3, /* no such block any more */
+};
+
+/*
+ * Compares blocks of one group, which the caller leases, with their checksums; reads all shards of
+ * each. Bad ones are dropped at the daemon with all that hangs on them, except by a reader; the
+ * caller's lease on them stays. Returns how many are bad. `verdicts`: n enum kvpool_verdict, or
+ * NULL. `deadline_ns` is of each call to the daemon, one or two for 256 blocks. -EOPNOTSUPP: the
+ * daemon is too old.
+ */
+int64_t kvpool_verify(struct kvpool_channel *channel, const struct kvpool_layout *layout,
+		      uint32_t group, const struct kvpool_block *blocks, uint32_t n,
+		      uint64_t deadline_ns, uint8_t *verdicts);
 
 #pragma GCC visibility pop
 

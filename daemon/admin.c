@@ -63,8 +63,9 @@ static void accepted(void *cookie, int fd, bool starved)
 	run(admin);
 }
 
-/* Sends the text, which it takes. */
-static enum MHD_Result respond(struct MHD_Connection *connection, unsigned int code, char *text)
+/* Sends the text, which it takes. `allow`: the methods of this page. */
+static enum MHD_Result respond(struct MHD_Connection *connection, unsigned int code,
+			       const char *allow, char *text)
 {
 	struct MHD_Response *response;
 	enum MHD_Result r;
@@ -79,45 +80,69 @@ static enum MHD_Result respond(struct MHD_Connection *connection, unsigned int c
 	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
 	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
-		(void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET");
+		(void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allow);
 	r = MHD_queue_response(connection, code, response);
 	MHD_destroy_response(response);
 	return r;
+}
+
+/* NULL: the page is not for that method. */
+struct page {
+	const char *url;
+	kvpool_admin_json_fn *get;
+	kvpool_admin_do_fn *post;
+};
+
+static const struct page pages[] = {
+	{"/v1/status", kvpool_admin_json_status, NULL},
+	{"/v1/clients", kvpool_admin_json_clients, NULL},
+	{"/v1/domains", kvpool_admin_json_domains, NULL},
+	{"/v1/layouts", kvpool_admin_json_layouts, NULL},
+	{"/v1/verify", kvpool_admin_json_verify, kvpool_admin_do_verify},
+	{"/healthz", kvpool_admin_json_health, NULL},
+};
+
+static enum MHD_Result answer_page(struct kvpool_admin *admin, struct MHD_Connection *connection,
+				   const struct page *page, const char *method)
+{
+	const char *allow = page->get && page->post ? "GET, POST" : page->get ? "GET" : "POST";
+	char *text = NULL;
+	unsigned int code;
+
+	if (page->get && strcmp(method, MHD_HTTP_METHOD_GET) == 0)
+		return respond(connection, MHD_HTTP_OK, allow,
+			       page->get(admin->server, admin->listener.path));
+	if (page->post && strcmp(method, MHD_HTTP_METHOD_POST) == 0) {
+		code = page->post(admin->server, connection, &text);
+		return respond(connection, code, allow, text);
+	}
+	return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED, allow,
+		       kvpool_admin_json_error("this page is not for that method"));
 }
 
 static enum MHD_Result answer(void *cookie, struct MHD_Connection *connection, const char *url,
 			      const char *method, const char *version, const char *upload,
 			      size_t *upload_bytes, void **request)
 {
-	static const struct {
-		const char *url;
-		kvpool_admin_json_fn *make;
-	} pages[] = {
-		{"/v1/status", kvpool_admin_json_status},
-		{"/v1/clients", kvpool_admin_json_clients},
-		{"/v1/domains", kvpool_admin_json_domains},
-		{"/v1/layouts", kvpool_admin_json_layouts},
-		{"/healthz", kvpool_admin_json_health},
-	};
 	struct kvpool_admin *admin = cookie;
 	size_t i;
 
 	(void)version;
 	(void)upload;
-	(void)request;
+	/* A POST is announced first, and then comes with its body, if any, which nobody reads. */
+	if (strcmp(method, MHD_HTTP_METHOD_POST) == 0 && (!*request || *upload_bytes > 0)) {
+		*request = admin;
+		*upload_bytes = 0;
+		return MHD_YES;
+	}
 	*upload_bytes = 0;
 	for (i = 0; i < KVPOOL_ARRAY_SIZE(pages); i++) {
-		if (strcmp(url, pages[i].url) != 0)
-			continue;
-		if (strcmp(method, MHD_HTTP_METHOD_GET) != 0)
-			return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
-				       kvpool_admin_json_error("only GET is allowed here"));
-		return respond(connection, MHD_HTTP_OK,
-			       pages[i].make(admin->server, admin->listener.path));
+		if (strcmp(url, pages[i].url) == 0)
+			return answer_page(admin, connection, &pages[i], method);
 	}
-	return respond(connection, MHD_HTTP_NOT_FOUND,
+	return respond(connection, MHD_HTTP_NOT_FOUND, "",
 		       kvpool_admin_json_error("no such page; there are /v1/status, /v1/clients, "
-					       "/v1/domains, /v1/layouts, /healthz"));
+					       "/v1/domains, /v1/layouts, /v1/verify, /healthz"));
 }
 
 static int start_http(struct kvpool_admin *admin)

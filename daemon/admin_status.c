@@ -73,7 +73,8 @@ static json_t *requests(const struct kvpool_server *s)
 		[KVPOOL_OP_MATCH] = "match",     [KVPOOL_OP_WAIT] = "wait",
 		[KVPOOL_OP_RESERVE] = "reserve", [KVPOOL_OP_COMMIT] = "commit",
 		[KVPOOL_OP_ABORT] = "abort",     [KVPOOL_OP_RELEASE] = "release",
-		[KVPOOL_OP_FORGET] = "forget",   [KVPOOL_OP_COUNT] = "unknown",
+		[KVPOOL_OP_FORGET] = "forget",   [KVPOOL_OP_SUMS] = "sums",
+		[KVPOOL_OP_DROP] = "drop",       [KVPOOL_OP_COUNT] = "unknown",
 	};
 	json_t *object = json_object();
 	unsigned int i;

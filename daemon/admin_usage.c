@@ -59,15 +59,16 @@ static double rate(uint64_t part, uint64_t whole)
 json_t *kvpool_admin_usage_counters(const struct kvpool_cache_usage *u)
 {
 	return json_pack(
-		"{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "matches",
-		(json_int_t)u->matches, "match_keys", (json_int_t)u->match_keys, "match_hit_keys",
-		(json_int_t)u->match_hit_keys, "match_tokens", (json_int_t)u->match_tokens,
-		"match_hit_tokens", (json_int_t)u->match_hit_tokens, "key_hit_rate",
-		rate(u->match_hit_keys, u->match_keys), "token_hit_rate",
+		"{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"matches", (json_int_t)u->matches, "match_keys", (json_int_t)u->match_keys,
+		"match_hit_keys", (json_int_t)u->match_hit_keys, "match_tokens",
+		(json_int_t)u->match_tokens, "match_hit_tokens", (json_int_t)u->match_hit_tokens,
+		"key_hit_rate", rate(u->match_hit_keys, u->match_keys), "token_hit_rate",
 		rate(u->match_hit_tokens, u->match_tokens), "stored", (json_int_t)u->stored,
 		"evicted", (json_int_t)u->evicted, "expired", (json_int_t)u->expired, "forgotten",
-		(json_int_t)u->forgotten, "abandoned", (json_int_t)u->abandoned, "no_space",
-		(json_int_t)u->no_space, "extents_moved", (json_int_t)u->extents_moved);
+		(json_int_t)u->forgotten, "corrupt", (json_int_t)u->corrupt, "abandoned",
+		(json_int_t)u->abandoned, "no_space", (json_int_t)u->no_space, "extents_moved",
+		(json_int_t)u->extents_moved);
 }
 
 json_t *kvpool_admin_usage_domains(const struct kvpool_server *s)

@@ -11,6 +11,7 @@
 #include "daemon/kill_point.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
+#include "daemon/verify.h"
 #include "daemon/waits.h"
 
 #include <assert.h>
@@ -249,6 +250,7 @@ void kvpool_domain_free(struct kvpool_domain *domain)
 	char name[KVPOOL_STORE_NAME_BYTES];
 
 	assert(domain->n_clients == 0);
+	kvpool_verify_domain_gone(domain);
 	kvpool_ghost_free_all(domain);
 	kvpool_cache_free(domain->cache);
 	kvpool_domain_share_return_all(domain);

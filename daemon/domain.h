@@ -41,6 +41,7 @@ struct kvpool_domain {
 		wanted_ns; /* when it asked for memory and got none; 0: has had what it asked for */
 	bool taken_for;    /* a segment was taken for it and is being made anew */
 	bool expiry_runs;
+	bool to_verify; /* by the verification under way */
 	char name[KVPOOL_NAME_BYTES];
 };
 

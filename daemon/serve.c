@@ -44,6 +44,8 @@ static const struct {
 	[KVPOOL_OP_RELEASE] = {kvpool_serve_release, 0, false},
 	[KVPOOL_OP_FORGET] = {kvpool_serve_forget,
 			      KVPOOL_REQUEST_INLINE_KEY | KVPOOL_REQUEST_WHOLE_LAYOUT, true},
+	[KVPOOL_OP_SUMS] = {kvpool_serve_sums, 0, false},
+	[KVPOOL_OP_DROP] = {kvpool_serve_drop, 0, true},
 };
 
 /* A status for the reply, KVPOOL_SERVE_LATER, or a negative errno. */

@@ -26,5 +26,7 @@ kvpool_serve_fn kvpool_serve_commit;
 kvpool_serve_fn kvpool_serve_abort;
 kvpool_serve_fn kvpool_serve_release;
 kvpool_serve_fn kvpool_serve_forget;
+kvpool_serve_fn kvpool_serve_sums;
+kvpool_serve_fn kvpool_serve_drop;
 
 #endif

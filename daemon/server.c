@@ -10,6 +10,7 @@
 #include "daemon/domain.h"
 #include "daemon/log.h"
 #include "daemon/peer.h"
+#include "daemon/verify.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -189,6 +190,8 @@ void kvpool_server_free(struct kvpool_server *s)
 	if (!s)
 		return;
 	kvpool_listener_close(&s->listener);
+	kvpool_verify_free(s->verify);
+	s->verify = NULL;
 	while (!kvpool_list_empty(&s->peers))
 		kvpool_peer_end(kvpool_list_entry(s->peers.next, struct kvpool_peer, link));
 	while (!kvpool_list_empty(&s->clients))

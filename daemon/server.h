@@ -21,6 +21,7 @@
 
 struct kvpool_channel;
 struct kvpool_client;
+struct kvpool_verify;
 
 struct kvpool_server_config {
 	enum kvpool_loop_kind loop;
@@ -70,6 +71,7 @@ struct kvpool_server {
 	struct kvpool_pool *pool;          /* owned */
 	struct kvpool_source *pool_source; /* owned */
 	struct kvpool_source *drain_timer; /* owned */
+	struct kvpool_verify *verify;      /* owned; NULL: none was asked for yet */
 	struct kvpool_listener listener;   /* fd -1 where not listening */
 	struct kvpool_waits waits;         /* WAITs that are not answered yet */
 	struct kvpool_violations violations;

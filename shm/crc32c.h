@@ -1,18 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* placeholder until the merge */
+/*
+ * CRC32C (Castagnoli, as in RFC 3720), by the processor's own instruction where it has one.
+ *
+ * Pure functions; any thread. No object: the tables of the way without the instruction are made
+ * once and never change.
+ */
 #ifndef KVPOOL_SHM_CRC32C_H
 #define KVPOOL_SHM_CRC32C_H
+
 #include <stddef.h>
 #include <stdint.h>
-static inline uint32_t kvpool_crc32c(uint32_t crc, const void *bytes, size_t n)
+
+/*
+ * Of n bytes that follow those whose CRC is `crc`; 0 to begin with. Part of libkvpool's interface
+ * too (client/kvpool.h), hence visible.
+ */
+__attribute__((visibility("default"))) uint32_t kvpool_crc32c(uint32_t crc, const void *bytes,
+							      size_t n);
+
+/*
+ * What a shard adds to the checksum of its block: the block's is the XOR of this over all shards.
+ * By its number, so that two shards that changed places show.
+ */
+static inline uint32_t kvpool_crc32c_shard(uint32_t crc, uint32_t shard)
 {
-	const unsigned char *p = bytes;
-	crc = ~crc;
-	while (n-- > 0) {
-		crc ^= *p++;
-		for (int k = 0; k < 8; k++)
-			crc = crc >> 1 ^ (UINT32_C(0x82f63b78) & (0 - (crc & 1)));
-	}
-	return ~crc;
+	return crc << (shard & 31) | crc >> (-shard & 31);
 }
+
+enum kvpool_crc32c_path {
+	KVPOOL_CRC32C_TABLE = 0, /* everywhere */
+	KVPOOL_CRC32C_HARDWARE = 1,
+};
+
+typedef uint32_t (*kvpool_crc32c_fn)(uint32_t crc, const void *bytes, size_t n);
+
+/* One way of computing it, for tests. NULL where this machine has it not. */
+kvpool_crc32c_fn kvpool_crc32c_by(enum kvpool_crc32c_path path);
+
 #endif

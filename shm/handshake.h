@@ -21,8 +21,10 @@
 enum kvpool_feature {
 	KVPOOL_FEATURE_WAIT = 1u << 0,     /* KVPOOL_OP_WAIT is served */
 	KVPOOL_FEATURE_CHECKSUM = 1u << 1, /* COMMIT may carry a CRC32C */
-	KVPOOL_FEATURE_RETIRE = 1u << 2,   /* the pool outlives the daemon: RETIRE is heard */
-	KVPOOL_FEATURES = KVPOOL_FEATURE_WAIT | KVPOOL_FEATURE_CHECKSUM | KVPOOL_FEATURE_RETIRE,
+	KVPOOL_FEATURE_VERIFY = 1u << 2,   /* KVPOOL_OP_SUMS and KVPOOL_OP_DROP are served */
+	KVPOOL_FEATURE_RETIRE = 1u << 3,   /* the pool outlives the daemon: RETIRE is heard */
+	KVPOOL_FEATURES = KVPOOL_FEATURE_WAIT | KVPOOL_FEATURE_CHECKSUM | KVPOOL_FEATURE_VERIFY |
+			  KVPOOL_FEATURE_RETIRE,
 };
 
 enum kvpool_message_type {

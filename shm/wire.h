@@ -24,7 +24,9 @@ enum kvpool_op {
 	KVPOOL_OP_ABORT = 6,   /* blocks in: give the reservations back */
 	KVPOOL_OP_RELEASE = 7, /* a lease, or its tail; never answered */
 	KVPOOL_OP_FORGET = 8,  /* keys, or a whole layout, are no longer true */
-	KVPOOL_OP_COUNT = 9,
+	KVPOOL_OP_SUMS = 9,    /* blocks in, the checksums of their COMMITs out */
+	KVPOOL_OP_DROP = 10,   /* blocks in: their bytes are not what was stored */
+	KVPOOL_OP_COUNT = 11,
 };
 
 enum kvpool_request_flag {
@@ -86,7 +88,7 @@ struct kvpool_wire_block {
 
 KVPOOL_ASSERT_SIZE(struct kvpool_wire_block, 16);
 
-/* What COMMIT and ABORT read for each block. */
+/* What COMMIT, ABORT, SUMS and DROP read for each block. */
 struct kvpool_wire_handle {
 	uint32_t block;
 	uint32_t generation;
@@ -95,6 +97,21 @@ struct kvpool_wire_handle {
 };
 
 KVPOOL_ASSERT_SIZE(struct kvpool_wire_handle, 16);
+
+enum kvpool_sum_state {
+	KVPOOL_SUM_NONE = 0,  /* stored without one, or not all shards had one */
+	KVPOOL_SUM_GIVEN = 1, /* `crc32c` is the XOR over the shards, each rotated left by its
+				 number */
+	KVPOOL_SUM_STALE = 2, /* no such block any more, or not written yet */
+};
+
+/* What SUMS writes for each block. */
+struct kvpool_wire_sum {
+	uint32_t crc32c;
+	uint32_t state; /* enum kvpool_sum_state */
+};
+
+KVPOOL_ASSERT_SIZE(struct kvpool_wire_sum, 8);
 
 struct kvpool_wire_group {
 	uint32_t kind;       /* enum kvpool_group_kind */
@@ -140,6 +157,8 @@ KVPOOL_ASSERT_SIZE(struct kvpool_wire_range, 8);
  * ABORT    blocks        struct kvpool_wire_handle  -
  * RELEASE  -             -                          -                         lease, keep
  * FORGET   keys          keys                       -                         group; whole layout
+ * SUMS     blocks        struct kvpool_wire_handle  struct kvpool_wire_sum
+ * DROP     blocks        struct kvpool_wire_handle  -
  *
  * With INLINE_KEY, n is 1 and the key (or for COMMIT and ABORT the handle, in its first 16 bytes)
  * is in the entry. The place then comes back in the reply: for RESERVE always, for MATCH only with
@@ -200,8 +219,8 @@ struct kvpool_reply {
 	uint16_t detail; /* enum kvpool_no_space, where status or a key says NO_SPACE */
 	union {
 		uint32_t blocks;  /* MATCH: length of the usable prefix, in keys */
-		uint32_t granted; /* RESERVE: keys that got a place; COMMIT, ABORT, FORGET: blocks
-				     done */
+		uint32_t granted; /* RESERVE: keys that got a place; COMMIT, ABORT, FORGET, DROP:
+				     blocks done; SUMS: those with a checksum */
 		uint32_t layout;  /* LAYOUT: its id, for this client */
 	};
 	union {

@@ -311,6 +311,45 @@ int kvpool_cache_wait(struct kvpool_cache *cache, struct kvpool_holder *holder, 
 /* The deadline came, or the channel went: no wake any more. */
 void kvpool_cache_wait_cancel(struct kvpool_cache *cache, struct kvpool_waiter *waiter);
 
+/* ---- checksums ---- */
+
+/*
+ * The checksums that came with the COMMITs of these blocks; READY ones, and those that somebody
+ * still leases. `found` counts those that have one. `handles` and `sums` are peer memory, n of
+ * each. INVALID: n.
+ */
+int kvpool_cache_sums(struct kvpool_cache *cache, uint32_t n,
+		      const struct kvpool_wire_handle *handles, struct kvpool_wire_sum *sums,
+		      uint32_t *found);
+
+/*
+ * The bytes of these blocks are not what was stored: they go, with all that hangs on them, as
+ * kvpool_cache_forget() does it; `done` counts these too. Blocks that are not READY any more, in
+ * this generation, are passed over; STALE where all are. `handles` is peer memory.
+ */
+int kvpool_cache_drop(struct kvpool_cache *cache, uint32_t n,
+		      const struct kvpool_wire_handle *handles, uint32_t *done);
+
+/* A READY block: where its bytes are, and what they should sum up to. */
+struct kvpool_cache_stored {
+	struct kvpool_wire_block place;
+	uint64_t slot_bytes; /* of one shard */
+	uint64_t stride;     /* from shard to shard */
+	uint32_t n_shards;
+	uint32_t crc32c;
+	bool has_crc;
+};
+
+/*
+ * The next READY block, in no order; *cursor starts with 0 and moves on. Looks at *budget records
+ * at most and counts them off: BUSY where they are spent. KVPOOL_STATUS_NOT_FOUND after the last.
+ */
+int kvpool_cache_stored_next(const struct kvpool_cache *cache, uint32_t *cursor, uint32_t *budget,
+			     struct kvpool_cache_stored *out);
+
+/* Records that kvpool_cache_check() and a whole walk of kvpool_cache_stored_next() look at. */
+uint32_t kvpool_cache_records(const struct kvpool_cache *cache);
+
 /* Evicts blocks unused for longer than the idle limit, at most `budget`. Returns how many went. */
 uint32_t kvpool_cache_expire(struct kvpool_cache *cache, uint32_t budget);
 
@@ -348,6 +387,7 @@ struct kvpool_cache_usage {
 	uint64_t evicted; /* for space */
 	uint64_t expired; /* for idleness */
 	uint64_t forgotten;
+	uint64_t corrupt;       /* blocks whose bytes were found not to be what was stored */
 	uint64_t abandoned;     /* reservations that died with their client or were aborted */
 	uint64_t no_space;      /* keys refused */
 	uint64_t extents_moved; /* from one size to another */

@@ -186,7 +186,7 @@ struct kvpool_cache {
 	uint64_t bytes[KVPOOL_BLOCK_STATES];
 	struct kvpool_counters {
 		uint64_t matches, match_keys, match_hit_keys, match_tokens, match_hit_tokens;
-		uint64_t stored, evicted, expired, forgotten, abandoned, no_space;
+		uint64_t stored, evicted, expired, forgotten, corrupt, abandoned, no_space;
 	} counters;
 };
 

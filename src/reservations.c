@@ -7,6 +7,7 @@
  * aborted. A QUARANTINED one stays until its writer is proven gone. Owned by a cache; its one
  * thread uses it.
  */
+#include "shm/crc32c.h"
 #include "src/cache_internal.h"
 
 #include <assert.h>
@@ -111,11 +112,6 @@ static uint64_t all_shards(uint16_t n_shards)
 	return UINT64_MAX >> (64 - n_shards);
 }
 
-static uint32_t rotate(uint32_t x, uint32_t n)
-{
-	return x << (n & 31) | x >> (-n & 31);
-}
-
 static void block_ready(struct kvpool_cache *cache, struct kvpool_reservation *r, uint16_t n_shards)
 {
 	uint32_t block = r->block;
@@ -157,7 +153,8 @@ static int commit_one(struct kvpool_cache *cache, struct kvpool_holder *holder, 
 	if (bits & r->committed)
 		return KVPOOL_STATUS_STALE;
 	if (has_crc) {
-		r->crc32c ^= rotate(handle->crc32c, shard == SHARD_ALL ? 0 : shard);
+		/* Of all shards together the client has made the block's already. */
+		r->crc32c ^= kvpool_crc32c_shard(handle->crc32c, shard == SHARD_ALL ? 0 : shard);
 		r->shards_with_crc += (uint32_t)__builtin_popcountll(bits);
 	}
 	r->committed |= bits;

@@ -67,6 +67,7 @@ void kvpool_cache_usage(const struct kvpool_cache *cache, struct kvpool_cache_us
 		.evicted = c->evicted,
 		.expired = c->expired,
 		.forgotten = c->forgotten,
+		.corrupt = c->corrupt,
 		.abandoned = c->abandoned,
 		.no_space = c->no_space,
 		.extents_moved = e->moved,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading from a daemon's admin socket: see admin_client.h.
+ * Asking a daemon at its admin socket: see admin_client.h.
  *
  * HTTP by libcurl over a Unix socket. Main thread.
  */
@@ -160,9 +160,21 @@ static int parse(const struct answer *answer, const char *socket, char *why, siz
 	return error;
 }
 
+/* What the daemon says of its refusal; "" where it says nothing. */
+static void read_refusal(const struct answer *answer, char *out, size_t bytes)
+{
+	json_t *document =
+		answer->text != NULL ? json_loadb(answer->text, answer->length, 0, NULL) : NULL;
+	const char *text = json_string_value(json_object_get(document, "error"));
+
+	snprintf(out, bytes, "%s%s", text != NULL ? ": " : "", text != NULL ? text : "");
+	json_decref(document);
+}
+
 static int perform(CURL *curl, const char *socket, const char *resource, struct answer *answer,
 		   char *why, size_t why_bytes)
 {
+	char refusal[128];
 	char url[256];
 	long status = 0;
 	CURLcode code;
@@ -181,12 +193,15 @@ static int perform(CURL *curl, const char *socket, const char *resource, struct 
 	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
 	if (status == 200)
 		return 0;
-	snprintf(why, why_bytes, "the daemon at %s answers %ld to %s", socket, status, resource);
-	return status == 401 || status == 403 ? KVPOOL_ADMIN_E_REFUSED : KVPOOL_ADMIN_E_ANSWER;
+	read_refusal(answer, refusal, sizeof(refusal));
+	snprintf(why, why_bytes, "the daemon at %s answers %ld to %s%s", socket, status, resource,
+		 refusal);
+	return status == 401 || status == 403 || status == 409 ? KVPOOL_ADMIN_E_REFUSED
+							       : KVPOOL_ADMIN_E_ANSWER;
 }
 
-int kvpool_admin_client_get(const char *socket, const char *resource, char *why, size_t why_bytes,
-			    json_t **out)
+static int request(const char *socket, const char *resource, int post, char *why, size_t why_bytes,
+		   json_t **out)
 {
 	struct answer answer = {NULL, 0};
 	CURL *curl;
@@ -197,10 +212,24 @@ int kvpool_admin_client_get(const char *socket, const char *resource, char *why,
 	curl = curl_easy_init();
 	if (curl == NULL)
 		return -ENOMEM;
+	if (post)
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
 	error = perform(curl, socket, resource, &answer, why, why_bytes);
 	if (error == 0)
 		error = parse(&answer, socket, why, why_bytes, out);
 	curl_easy_cleanup(curl);
 	free(answer.text);
 	return error;
+}
+
+int kvpool_admin_client_get(const char *socket, const char *resource, char *why, size_t why_bytes,
+			    json_t **out)
+{
+	return request(socket, resource, 0, why, why_bytes, out);
+}
+
+int kvpool_admin_client_post(const char *socket, const char *resource, char *why, size_t why_bytes,
+			     json_t **out)
+{
+	return request(socket, resource, 1, why, why_bytes, out);
 }

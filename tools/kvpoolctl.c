@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvpoolctl: shows what a kvpoold does. Reads its admin socket, prints a table or the JSON as it
- * came.
+ * kvpoolctl: shows what a kvpoold does, and has it verify what it holds. Asks at its admin socket,
+ * prints a table or the JSON as it came.
  *
  * One thread. The tables are in tools/ctl.
  */
@@ -20,6 +20,8 @@
 struct request {
 	const char *socket; /* borrowed; NULL: not given */
 	bool json;
+	const char *domain; /* borrowed; NULL: all */
+	bool structure;
 	char path[KVPOOL_ADMIN_SOCKET_BYTES]; /* of the admin socket */
 };
 
@@ -29,12 +31,16 @@ static const char help[] =
 	"Commands:\n"
 	"  status         memory, blocks, hits and clients of the daemon\n"
 	"  clients        who is attached and what each holds\n"
+	"  verify         read every block that has a checksum, drop what differs\n"
 	"  version        versions of this program and of the daemon\n"
 	"\n"
 	"Options:\n"
 	"  --socket PATH  admin socket; else $KVPOOL_ADMIN_SOCKET, the one beside\n"
 	"                 $KVPOOL_SOCKET, /run/kvpool/admin.sock, $XDG_RUNTIME_DIR/admin.sock\n"
 	"  --json         the daemon's JSON, with schema_version, instead of a table\n"
+	"  --domain NAME  verify: this domain only\n"
+	"  --structure    verify: check the tables of large caches too, which holds up\n"
+	"                 everybody for about a second per million blocks\n"
 	"  --help, --version\n"
 	"\n"
 	"Examples:\n"
@@ -43,7 +49,7 @@ static const char help[] =
 	"  curl --unix-socket /run/kvpool/admin.sock http://localhost/v1/status\n"
 	"\n"
 	"Exit codes: 0 fine, 1 failure, 2 usage, 3 daemon unreachable, 4 refused, 5 degraded\n"
-	"(status only), 6 version mismatch.\n";
+	"(status), or not all was what had been stored (verify), 6 version mismatch.\n";
 
 static int usage(const char *what, const char *which)
 {
@@ -112,6 +118,33 @@ static int clients(const struct request *request)
 	return code;
 }
 
+static int verify(const struct request *request)
+{
+	static const char names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789._-";
+	char why[KVPOOL_ADMIN_WHY_BYTES];
+	json_t *document = NULL;
+	int code = KVPOOL_EXIT_FINE;
+	int error;
+
+	if (request->domain != NULL && request->domain[strspn(request->domain, names)] != '\0')
+		return usage(" is no domain's name", request->domain);
+	error = kvpool_verify_run(request->path, request->domain, request->structure, why,
+				  sizeof(why), &document);
+	if (error != 0)
+		return complain(error, why);
+	if (request->json)
+		print_json(document);
+	else
+		kvpool_show_verify(document);
+	if (kvpool_show_unsound(document)) {
+		fprintf(stderr, "kvpoolctl: not everything was what had been stored\n");
+		code = KVPOOL_EXIT_DEGRADED;
+	}
+	json_decref(document);
+	return code;
+}
+
 /* Says its own version also where no daemon runs; that is then a message, not a failure. */
 static int version(const struct request *request)
 {
@@ -150,6 +183,7 @@ static const struct {
 } commands[] = {
 	{"status", status},
 	{"clients", clients},
+	{"verify", verify},
 	{"version", version},
 };
 
@@ -166,6 +200,8 @@ static int run(struct request *request, const char *name)
 	}
 	if (i == KVPOOL_ARRAY_SIZE(commands))
 		return usage(" is no command", name);
+	if (commands[i].run != verify && (request->domain != NULL || request->structure))
+		return usage(" takes neither --domain nor --structure", name);
 	error = kvpool_admin_client_find(request->socket, why, sizeof(why), request->path);
 	if (error != 0)
 		return complain(error, why);
@@ -182,11 +218,13 @@ int main(int argc, char **argv)
 	static const struct option names[] = {
 		{"socket", required_argument, NULL, 's'},
 		{"json", no_argument, NULL, 'j'},
+		{"domain", required_argument, NULL, 'd'},
+		{"structure", no_argument, NULL, 't'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
-	struct request request = {NULL, false, ""};
+	struct request request = {0};
 	int option;
 
 	opterr = 0;
@@ -197,6 +235,12 @@ int main(int argc, char **argv)
 			break;
 		case 'j':
 			request.json = true;
+			break;
+		case 'd':
+			request.domain = optarg;
+			break;
+		case 't':
+			request.structure = true;
 			break;
 		case 'h':
 			fputs(help, stdout);

@@ -144,6 +144,9 @@ static void counter_lines(const json_t *document)
 	       kvpool_units_count(kvpool_show_integer(counters, "forgotten"), a),
 	       kvpool_units_count(kvpool_show_integer(counters, "abandoned"), b),
 	       kvpool_units_count(kvpool_show_integer(counters, "no_space"), c));
+	if (kvpool_show_integer(counters, "corrupt") > 0)
+		printf(LABEL "%s blocks were not what had been stored, and were dropped\n",
+		       "corrupt", kvpool_units_count(kvpool_show_integer(counters, "corrupt"), a));
 }
 
 static void violation_lines(const json_t *document)
