@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The admin socket: see admin.h. What it answers is in admin_json.c.
+ * The admin socket: see admin.h. What it answers is in admin_json.c, what it changes in
+ * admin_change.c.
  */
 #include "daemon/admin.h"
 
+#include "daemon/admin_change.h"
 #include "daemon/admin_json.h"
 #include "daemon/clock.h"
 
@@ -63,8 +65,26 @@ static void accepted(void *cookie, int fd, bool starved)
 	run(admin);
 }
 
-/* Sends the text, which it takes. */
-static enum MHD_Result respond(struct MHD_Connection *connection, unsigned int code, char *text)
+/* A page to read, or a change to make. */
+static const struct page {
+	const char *url;
+	kvpool_admin_json_fn *read;     /* by GET; NULL: not to be read */
+	kvpool_admin_change_fn *change; /* by POST; NULL: nothing to change */
+	const char *argument;           /* in the query of a change; NULL: it takes none */
+} pages[] = {
+	{"/v1/status", kvpool_admin_json_status, NULL, NULL},
+	{"/v1/clients", kvpool_admin_json_clients, NULL, NULL},
+	{"/v1/domains", kvpool_admin_json_domains, NULL, NULL},
+	{"/v1/layouts", kvpool_admin_json_layouts, NULL, NULL},
+	{"/healthz", kvpool_admin_json_health, NULL, NULL},
+	{"/v1/evict", NULL, kvpool_admin_change_evict, "client"},
+	{"/v1/drain", NULL, kvpool_admin_change_drain, NULL},
+	{"/v1/resume", NULL, kvpool_admin_change_resume, NULL},
+};
+
+/* Sends the text, which it takes. `allow`: the method that is allowed where this one is not. */
+static enum MHD_Result respond(struct MHD_Connection *connection, unsigned int code, char *text,
+			       const char *allow)
 {
 	struct MHD_Response *response;
 	enum MHD_Result r;
@@ -78,46 +98,68 @@ static enum MHD_Result respond(struct MHD_Connection *connection, unsigned int c
 	}
 	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
 	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
-		(void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET");
+	if (allow)
+		(void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allow);
 	r = MHD_queue_response(connection, code, response);
 	MHD_destroy_response(response);
 	return r;
+}
+
+static enum MHD_Result make_change(struct kvpool_admin *admin, struct MHD_Connection *connection,
+				   const struct page *page)
+{
+	const char *argument = NULL;
+	unsigned int code;
+	char *text;
+
+	if (page->argument)
+		argument = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND,
+						       page->argument);
+	text = page->change(admin->server, argument, &code);
+	return respond(connection, code, text, NULL);
+}
+
+static enum MHD_Result answer_page(struct kvpool_admin *admin, struct MHD_Connection *connection,
+				   const struct page *page, const char *method)
+{
+	if (page->read && strcmp(method, MHD_HTTP_METHOD_GET) == 0)
+		return respond(connection, MHD_HTTP_OK,
+			       page->read(admin->server, admin->listener.path), NULL);
+	if (page->change && strcmp(method, MHD_HTTP_METHOD_POST) == 0)
+		return make_change(admin, connection, page);
+	if (page->change)
+		return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+			       kvpool_admin_json_error("only POST is allowed here"),
+			       MHD_HTTP_METHOD_POST);
+	return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+		       kvpool_admin_json_error("only GET is allowed here"), MHD_HTTP_METHOD_GET);
 }
 
 static enum MHD_Result answer(void *cookie, struct MHD_Connection *connection, const char *url,
 			      const char *method, const char *version, const char *upload,
 			      size_t *upload_bytes, void **request)
 {
-	static const struct {
-		const char *url;
-		kvpool_admin_json_fn *make;
-	} pages[] = {
-		{"/v1/status", kvpool_admin_json_status},
-		{"/v1/clients", kvpool_admin_json_clients},
-		{"/v1/domains", kvpool_admin_json_domains},
-		{"/v1/layouts", kvpool_admin_json_layouts},
-		{"/healthz", kvpool_admin_json_health},
-	};
-	struct kvpool_admin *admin = cookie;
+	static const char begun;
 	size_t i;
 
 	(void)version;
 	(void)upload;
-	(void)request;
+	/* A body, which nothing here needs, is read to its end: an answer before it may be lost. */
+	if (strcmp(method, MHD_HTTP_METHOD_POST) == 0 && (!*request || *upload_bytes > 0)) {
+		*request = (void *)(uintptr_t)&begun;
+		*upload_bytes = 0;
+		return MHD_YES;
+	}
 	*upload_bytes = 0;
 	for (i = 0; i < KVPOOL_ARRAY_SIZE(pages); i++) {
-		if (strcmp(url, pages[i].url) != 0)
-			continue;
-		if (strcmp(method, MHD_HTTP_METHOD_GET) != 0)
-			return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
-				       kvpool_admin_json_error("only GET is allowed here"));
-		return respond(connection, MHD_HTTP_OK,
-			       pages[i].make(admin->server, admin->listener.path));
+		if (strcmp(url, pages[i].url) == 0)
+			return answer_page(cookie, connection, &pages[i], method);
 	}
 	return respond(connection, MHD_HTTP_NOT_FOUND,
 		       kvpool_admin_json_error("no such page; there are /v1/status, /v1/clients, "
-					       "/v1/domains, /v1/layouts, /healthz"));
+					       "/v1/domains, /v1/layouts, /healthz, and by POST "
+					       "/v1/evict, /v1/drain, /v1/resume"),
+		       NULL);
 }
 
 static int start_http(struct kvpool_admin *admin)

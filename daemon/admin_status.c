@@ -118,7 +118,7 @@ char *kvpool_admin_json_status(const struct kvpool_server *s, const char *admin_
 	(void)snprintf(epoch, sizeof(epoch), "%016" PRIx64, s->epoch);
 	return kvpool_admin_json_text(json_pack(
 		"{s:s, s:s, s:I, s:I, s:s, s:s, s:{s:s, s:o}, s:{s:s, s:s}, s:o, s:{s:I, s:I, s:I, "
-		"s:I}, s:o, s:o, s:o, s:o, s:o}",
+		"s:I}, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"version", KVPOOL_VERSION, "commit", KVPOOL_COMMIT, "pid", (json_int_t)getpid(),
 		"uptime_ms", (json_int_t)((now - s->start_ns) / KVPOOL_NS_PER_MS), "epoch", epoch,
 		"state", s->draining ? "draining" : "serving", "loop", "backend",
@@ -126,8 +126,8 @@ char *kvpool_admin_json_status(const struct kvpool_server *s, const char *admin_
 		errno_or_null(kvpool_loop_refusal(s->loop)), "sockets", "data", s->listener.path,
 		"admin", admin_socket, "pool", pool(s), "clients", "attached_or_quarantined",
 		(json_int_t)s->n_clients, "attaching", (json_int_t)s->n_pending, "max",
-		(json_int_t)s->config.clients_max, "domains", (json_int_t)s->n_domains,
-		"accounting", kvpool_admin_usage_accounting(&usage), "counters",
-		kvpool_admin_usage_counters(&usage), "service", service(s), "violations",
-		violations(s), "domains", kvpool_admin_usage_domains(s)));
+		(json_int_t)s->config.clients_max, "domains", (json_int_t)s->n_domains, "writers",
+		kvpool_admin_usage_writers(s), "accounting", kvpool_admin_usage_accounting(&usage),
+		"counters", kvpool_admin_usage_counters(&usage), "service", service(s),
+		"violations", violations(s), "domains", kvpool_admin_usage_domains(s)));
 }
