@@ -7,9 +7,10 @@
 #include "tests/integration/client_rig.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define SHARED 1u /* the chain that is READY and leased */
@@ -228,13 +229,13 @@ START_TEST(should_not_evict_a_client_twice)
 }
 END_TEST
 
-/* One of libkvpool's handles with a lease, evicted. */
-static void evict_rig(struct kvpool_rig *rig, struct kvpool_match *match,
-		      struct kvpool_block *block)
+/* One of libkvpool's handles with a lease. Returns the client's number. */
+static uint32_t begin_rig(struct kvpool_rig *rig, struct kvpool_match *match,
+			  struct kvpool_block *block)
 {
 	json_t *page, *clients;
-	size_t i;
 	int64_t id = 0;
+	size_t i;
 
 	kvpool_rig_open(path(), (struct kvpool_options){.name = "rig"}, rig);
 	ck_assert_uint_eq(kvpool_rig_put(rig, 5, 0, 1), 1);
@@ -251,9 +252,84 @@ static void evict_rig(struct kvpool_rig *rig, struct kvpool_match *match,
 			id = kvpool_raw_number(client, "id");
 	}
 	json_decref(page);
-	ck_assert_int_eq(evict_client((uint32_t)id, &page), 200);
+	return (uint32_t)id;
+}
+
+static void evict_rig(struct kvpool_rig *rig, struct kvpool_match *match,
+		      struct kvpool_block *block)
+{
+	json_t *page;
+
+	ck_assert_int_eq(evict_client(begin_rig(rig, match, block), &page), 200);
 	json_decref(page);
 }
+
+/* For the handler of the fault in the middle of a copy. */
+static struct kvpool_actor evictor;
+static uint8_t *trap;
+static size_t trap_bytes;
+
+static void evict_when_told(int in, int out, void *cookie)
+{
+	json_t *page;
+
+	if (!kvpool_actor_wait(in) || evict_client(*(uint32_t *)cookie, &page) != 200)
+		_exit(5);
+	kvpool_actor_say(out, "e", 1);
+}
+
+/* The copy has come to the trap: its client is evicted, then it goes on. */
+static void fault(int signal)
+{
+	char byte;
+
+	(void)signal;
+	if (write(evictor.to, "g", 1) != 1 || read(evictor.from, &byte, 1) != 1 ||
+	    mprotect(trap, trap_bytes, PROT_READ | PROT_WRITE) != 0)
+		_exit(6);
+}
+
+START_TEST(should_not_vouch_for_a_copy_in_whose_middle_the_lease_ended)
+{
+	struct sigaction action = {.sa_handler = fault}, before;
+	struct kvpool_match match;
+	struct kvpool_block block;
+	struct kvpool_rig rig;
+	uint64_t words[WORDS / 2];
+	uint32_t id;
+	int r;
+
+	id = begin_rig(&rig, &match, &block);
+	kvpool_actor_begin(evict_when_told, &id, &evictor);
+	trap_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	trap = mmap(NULL, trap_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(trap, MAP_FAILED);
+	ck_assert_int_eq(sigaction(SIGSEGV, &action, &before), 0);
+	if (_i == 0) {
+		struct kvpool_piece pieces[] = {{words, sizeof(words)}, {trap, sizeof(words)}};
+
+		r = kvpool_load(rig.channel, rig.layout, 0, &block, 0, pieces, 2);
+	} else {
+		struct kvpool_plane planes[] = {
+			{words, sizeof(words), sizeof(words), 1, 0},
+			{trap, sizeof(words), sizeof(words), 1, 0},
+		};
+
+		r = kvpool_load_pages(rig.channel, rig.layout, 0, &block, 1, 0, planes, 2,
+				      &(const uint32_t){0}, 1);
+	}
+	ck_assert_int_eq(sigaction(SIGSEGV, &before, NULL), 0);
+	ck_assert_int_eq(r, -ESTALE);
+	/* It was the middle: the copy went on to its end. */
+	ck_assert_uint_eq(kvpool_rig_wrong(5, 0, words, WORDS / 2), 0);
+	ck_assert_uint_ne(((uint64_t *)(void *)trap)[WORDS / 2 - 1], 0);
+	(void)munmap(trap, trap_bytes);
+	kvpool_release(rig.channel, &match, 0);
+	kvpool_rig_close(&rig);
+	kvpool_actor_kill(&evictor);
+	kvpool_actor_dismiss(&evictor);
+}
+END_TEST
 
 START_TEST(should_not_vouch_for_bytes_that_were_read_after_the_lease_ended)
 {
@@ -363,6 +439,8 @@ static Suite *evict_suite(void)
 	tcase_add_loop_test(tcase, should_say_so_where_there_is_no_such_client_to_evict, 0, 6);
 	tcase_add_test(tcase, should_not_evict_a_client_twice);
 	tcase_add_test(tcase, should_not_vouch_for_bytes_that_were_read_after_the_lease_ended);
+	tcase_add_loop_test(tcase, should_not_vouch_for_a_copy_in_whose_middle_the_lease_ended, 0,
+			    2);
 	tcase_add_test(tcase, should_keep_the_mapping_of_a_client_that_was_evicted);
 	tcase_add_test(tcase, should_let_a_member_of_an_evicted_client_go_on_as_one_of_its_own);
 	tcase_add_test(tcase,
