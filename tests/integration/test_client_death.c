@@ -16,11 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-#define SHARED 1u /* the chain that is READY and leased by the dying */
-#define OWN    2u /* the chain that the dying reserve */
-#define CYCLES 200
+#define SHARED       1u /* the chain that is READY and leased by the dying */
+#define OWN          2u /* the chain that the dying reserve */
+#define CYCLES       200
+#define GPU_GRACE_MS 2000
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RSS_SLACK_KIB (32l << 10) /* freed memory is kept for a while */
@@ -57,13 +59,13 @@ static void teardown(void)
 }
 
 /* Attaches, leases one block and reserves one. A copy of the test's own socket is not kept. */
-static void take(const uint8_t *token, struct kvpool_raw *raw)
+static void take(uint32_t flags, const uint8_t *token, struct kvpool_raw *raw)
 {
 	struct kvpool_reply reply;
 
 	(void)close(other.fd);
-	kvpool_raw_attach(kvpool_harness_socket(daemon_), "dying", token ? KVPOOL_ATTACH_JOIN : 0,
-			  token, raw);
+	kvpool_raw_attach(kvpool_harness_socket(daemon_), "dying",
+			  flags | (token ? KVPOOL_ATTACH_JOIN : 0), token, raw);
 	kvpool_raw_layout(raw, 4096);
 	if (kvpool_raw_match(raw, SHARED, 0, &reply) != KVPOOL_STATUS_OK || reply.lease == 0)
 		_exit(3);
@@ -77,7 +79,7 @@ static void hold(int in, int out, void *cookie)
 	struct kvpool_raw raw;
 
 	(void)in;
-	take(cookie, &raw);
+	take(0, cookie, &raw);
 	kvpool_actor_say(out, raw.welcome.token, KVPOOL_TOKEN_BYTES);
 }
 
@@ -87,7 +89,7 @@ static void hold_with_child(int in, int out, void *cookie)
 	struct kvpool_raw raw;
 
 	(void)cookie;
-	take(NULL, &raw);
+	take(0, NULL, &raw);
 	if (fork() == 0) {
 		(void)kvpool_actor_wait(in);
 		_exit(0);
@@ -113,7 +115,7 @@ static void hold_and_pass_on(int in, int out, void *cookie)
 	struct kvpool_raw raw;
 
 	(void)in;
-	take(NULL, &raw);
+	take(0, NULL, &raw);
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
@@ -248,6 +250,44 @@ START_TEST(should_keep_blocks_in_quarantine_while_somebody_was_passed_the_socket
 }
 END_TEST
 
+static void hold_with_gpu(int in, int out, void *cookie)
+{
+	struct kvpool_raw raw;
+
+	(void)in;
+	(void)cookie;
+	take(KVPOOL_ATTACH_GPU, NULL, &raw);
+	kvpool_actor_say(out, "h", 1);
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* However late this test runs, it is never too early. */
+START_TEST(should_leave_the_gpu_of_a_dead_client_time_to_finish)
+{
+	struct kvpool_actor actor;
+	uint64_t from;
+	char byte;
+
+	kvpool_actor_begin(hold_with_gpu, NULL, &actor);
+	kvpool_actor_hear(&actor, &byte, 1);
+	kvpool_raw_await(admin(), "accounting.blocks.reserved", 1);
+	from = now_ms();
+	kvpool_actor_kill(&actor);
+	kvpool_raw_await(admin(), "accounting.leases", 0);
+	kvpool_raw_await(admin(), "accounting.blocks.reserved", 0);
+	kvpool_raw_await(admin(), "accounting.blocks.quarantined", 0);
+	ck_assert_uint_ge(now_ms() - from, GPU_GRACE_MS);
+	kvpool_actor_dismiss(&actor);
+}
+END_TEST
+
 /* Asks once the daemon hung up, and says whether an answer was there when it was told to look. */
 static void ask_in_vain(struct kvpool_raw *raw, int in, int out)
 {
@@ -270,7 +310,7 @@ static void hold_with_asking_child(int in, int out, void *cookie)
 	struct kvpool_raw raw;
 
 	(void)cookie;
-	take(NULL, &raw);
+	take(0, NULL, &raw);
 	if (fork() == 0)
 		ask_in_vain(&raw, in, out);
 	kvpool_actor_say(out, "h", 1);
@@ -477,6 +517,7 @@ static Suite *death_suite(void)
 	tcase_add_test(death, should_keep_blocks_in_quarantine_while_a_forked_child_has_the_socket);
 	tcase_add_test(death,
 		       should_keep_blocks_in_quarantine_while_somebody_was_passed_the_socket);
+	tcase_add_test(death, should_leave_the_gpu_of_a_dead_client_time_to_finish);
 	tcase_add_test(death, should_not_serve_whoever_has_the_channel_of_a_dead_member);
 	tcase_add_loop_test(death, should_never_show_a_block_whose_writer_died_between_its_shards,
 			    0, 3);
