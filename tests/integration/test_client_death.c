@@ -24,7 +24,15 @@
 #define CYCLES       200
 #define GPU_GRACE_MS 2000
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#endif
+
+#ifdef SANITIZED
 #define RSS_SLACK_KIB (32l << 10) /* freed memory is kept for a while */
 #else
 #define RSS_SLACK_KIB (2l << 10)
