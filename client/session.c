@@ -6,6 +6,8 @@
  */
 #include "client/session.h"
 
+#include "shm/atomic.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -76,8 +78,8 @@ bool kvpool_session_hung_up(const struct kvpool_session *session)
 
 bool kvpool_session_vouches(const struct kvpool_session *session)
 {
-	/* The bytes were read before the socket is looked at. */
-	atomic_thread_fence(memory_order_acquire);
+	/* The bytes were read before the socket is looked at; it was closed before they changed. */
+	kvpool_full_fence();
 	return !kvpool_session_lost(session) && !kvpool_session_hung_up(session);
 }
 
