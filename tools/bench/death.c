@@ -126,7 +126,7 @@ static int reserve_one(struct kvpool_bench_session *session, struct kvpool_layou
 static int live(struct death *death, bool reserves, int ready)
 {
 	struct kvpool_bench_session own = {.daemon = death->session.daemon};
-	struct kvpool_layout *layout;
+	struct kvpool_layout *layout = NULL;
 	struct kvpool_match match;
 	struct kvpool_block block;
 	int r;
