@@ -8,7 +8,7 @@ from collections.abc import Callable
 import harness
 import kvpool
 import pytest
-from harness import SLOT, content, keys
+from harness import SLOT, keys
 
 
 def test_should_share_between_two_processes(
