@@ -74,26 +74,30 @@ static int start(struct kvpool_attempt *attempt, const struct kvpool_wish *wish,
 	return 0;
 }
 
-static int refused(struct kvpool_packet *packet, struct kvpool_failure *failure)
+static int refused(struct kvpool_attempt *attempt, struct kvpool_packet *packet,
+		   struct kvpool_failure *failure)
 {
 	static const int errors[] = {
 		[KVPOOL_REFUSAL_VERSION] = -EPROTO,    [KVPOOL_REFUSAL_MESSAGE] = -EPROTO,
 		[KVPOOL_REFUSAL_TOKEN] = -EACCES,      [KVPOOL_REFUSAL_LIMIT] = -EDQUOT,
 		[KVPOOL_REFUSAL_PERMISSION] = -EACCES, [KVPOOL_REFUSAL_RESOURCES] = -ENOTCONN,
-		[KVPOOL_REFUSAL_DRAINING] = -ENOTCONN,
+		[KVPOOL_REFUSAL_DRAINING] = -ENOTCONN, [KVPOOL_REFUSAL_EVICTED] = -ENOTCONN,
 	};
 	uint32_t reason = packet->refused.reason;
 	int r = reason < KVPOOL_ARRAY_SIZE(errors) && errors[reason] ? errors[reason] : -EPROTO;
 
+	if (reason == KVPOOL_REFUSAL_TOKEN && attempt->joined_epoch != 0)
+		attempt->alone = true;
 	return kvpool_failure_set(failure, r, "the daemon refuses: %s",
 				  kvpool_packet_refusal(packet));
 }
 
-/* A member of a life that is over is a client of its own in the next: the token ended with it. */
+/* A member of a life that is over, or of a client that is, is a client of its own from then on. */
 static bool may_join(const struct kvpool_attempt *attempt, const struct kvpool_wish *wish,
 		     uint64_t epoch)
 {
-	return wish->join && (attempt->joined_epoch == 0 || attempt->joined_epoch == epoch);
+	return wish->join && !attempt->alone &&
+	       (attempt->joined_epoch == 0 || attempt->joined_epoch == epoch);
 }
 
 static int on_hello(struct kvpool_attempt *attempt, const struct kvpool_wish *wish,
@@ -160,7 +164,7 @@ static int on_packet(struct kvpool_attempt *attempt, const struct kvpool_wish *w
 	uint32_t type = packet->head.type;
 
 	if (type == KVPOOL_MESSAGE_REFUSED)
-		return refused(packet, failure);
+		return refused(attempt, packet, failure);
 	if (attempt->stage == KVPOOL_ATTEMPT_HELLO && type == KVPOOL_MESSAGE_HELLO)
 		return on_hello(attempt, wish, &packet->hello, failure);
 	if (attempt->stage == KVPOOL_ATTEMPT_WELCOME && type == KVPOOL_MESSAGE_WELCOME) {

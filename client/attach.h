@@ -39,6 +39,7 @@ struct kvpool_attempt {
 	uint64_t until_ns;
 	struct kvpool_welcome welcome;
 	uint64_t joined_epoch; /* life in which the token was good; 0: never yet */
+	bool alone;            /* the client that it had joined is no more */
 	uint64_t backoff_ns;   /* after the next failure */
 	/* W: under the gate. R: any thread, relaxed: a hint. */
 	_Atomic uint64_t not_before_ns;

@@ -92,6 +92,25 @@ int kvpool_load(struct kvpool_channel *channel, const struct kvpool_layout *layo
 					   "load: the pieces are more than a slot, or nowhere");
 	else
 		kvpool_copy_scatter(kvpool_copy_best(), pieces, n, total, view.address);
+	if (r == 0 && KVPOOL_UNLIKELY(!kvpool_session_vouches(view.session)))
+		r = kvpool_view_unvouched(channel);
 	kvpool_view_close(channel, &view);
 	return r;
+}
+
+int kvpool_check(struct kvpool_channel *channel, uint64_t epoch)
+{
+	struct kvpool_session *session;
+	bool good = false;
+
+	if (kvpool_pool_check(channel->pool) != 0)
+		return kvpool_failure_literal(
+			&channel->failure, -EOWNERDEAD,
+			"the handle was inherited through fork(): open an own one");
+	session = kvpool_pool_enter_life(channel->pool, epoch);
+	if (session) {
+		good = kvpool_session_vouches(session);
+		kvpool_pool_leave(channel->pool, session);
+	}
+	return good ? 0 : kvpool_view_unvouched(channel);
 }

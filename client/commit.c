@@ -41,7 +41,7 @@ static uint32_t fill(struct batch *b)
 
 	b->request.flags &= (uint8_t)~KVPOOL_REQUEST_INLINE_KEY;
 	for (; b->at < b->n && filled < room; b->at++) {
-		if (b->blocks[b->at].block == 0 || b->blocks[b->at].epoch != link->session->epoch)
+		if (b->blocks[b->at].block == 0 || b->blocks[b->at].epoch != link->session->life)
 			continue;
 		if (b->n == 1) {
 			b->request.flags |= KVPOOL_REQUEST_INLINE_KEY;
@@ -163,7 +163,7 @@ static void owe(struct kvpool_channel *channel, const struct kvpool_block *block
 		if (blocks[i].block == 0)
 			continue;
 		kvpool_holdings_end_block(channel, &blocks[i], KVPOOL_HOLDINGS_TOLD);
-		if (link && link->session->epoch == blocks[i].epoch &&
+		if (link && link->session->life == blocks[i].epoch &&
 		    kvpool_link_make_room(link, 0, 1) == 0)
 			kvpool_ledger_owe_block(&link->ledger, blocks[i].block,
 						blocks[i].generation);

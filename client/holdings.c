@@ -60,7 +60,7 @@ static void end_elsewhere(struct kvpool_channel *channel, const struct ending *e
 
 	pthread_mutex_lock(&pool->lock);
 	for (struct kvpool_session *s = pool->sessions; s; s = s->next) {
-		if (s->epoch != e->epoch)
+		if (s->life != e->epoch)
 			continue;
 		lost = kvpool_session_lost(s);
 		if (end_in_session(s, e))
@@ -75,7 +75,7 @@ static void end(struct kvpool_channel *channel, const struct ending *e)
 {
 	struct kvpool_link *link = channel->link;
 
-	if (link && link->session->epoch == e->epoch && !kvpool_session_lost(link->session) &&
+	if (link && link->session->life == e->epoch && !kvpool_session_lost(link->session) &&
 	    end_in(&link->ledger, e))
 		return;
 	end_elsewhere(channel, e);

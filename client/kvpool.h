@@ -57,8 +57,8 @@ struct kvpool_options {
 	uint32_t flags;        /* enum kvpool_open_flag */
 	uint64_t arena_bytes; /* of a channel: bounds the keys of one call; 0: 2 MiB (32768 keys) */
 	const uint8_t *join;  /* 16-byte token of a client to join; NULL: be a client of one's own.
-				 Tokens end with their daemon's life: after it a member goes on as a
-				 client of its own */
+				 Tokens end with their client and with their daemon's life: after it
+				 a member goes on as a client of its own */
 };
 
 enum kvpool_open_flag {
@@ -154,8 +154,8 @@ int64_t kvpool_keys(const struct kvpool_layout *layout, const void *salt, size_t
 struct kvpool_block {
 	uint32_t block, generation; /* handle */
 	uint32_t segment, offset;   /* place; offset in units of 256 bytes */
-	uint64_t epoch;             /* of the daemon life that gave it: numbers come again in the
-				       next */
+	uint64_t epoch;             /* of the client's life that gave it, the same in all its
+				       members: numbers come again in the next */
 };
 
 struct kvpool_range {
@@ -171,7 +171,7 @@ struct kvpool_match {
 	struct kvpool_range
 		groups[16]; /* of each group, in order; their blocks follow one another */
 	uint64_t lease;     /* 0: nothing is held */
-	uint64_t epoch;     /* of the daemon life that gave it */
+	uint64_t epoch;     /* as in its blocks */
 };
 
 enum kvpool_match_flag {
@@ -262,10 +262,18 @@ int64_t kvpool_forget(struct kvpool_channel *channel, struct kvpool_layout *layo
  * while the block is leased or reserved, also after the daemon died: old blocks stay mapped until
  * this process gave back what it held in that life. Where a client has several members, one cannot
  * know what the others hold: then an old life that addresses were handed out of stays mapped until
- * kvpool_close(). -ENOTCONN, -ESTALE, -EINVAL.
+ * kvpool_close(). Mapped does not mean unchanged: see kvpool_check(). -ENOTCONN, -ESTALE, -EINVAL.
  */
 int kvpool_pointer(struct kvpool_channel *channel, const struct kvpool_layout *layout,
 		   uint32_t group, const struct kvpool_block *block, uint32_t shard, void **out);
+
+/*
+ * For whoever read through kvpool_pointer() what a lease holds: first read, then ask. 0: what was
+ * read until now is what was leased. -ESTALE: the client is over (the daemon went away, or ended
+ * it), others may have the memory, and what was read must not be used. `epoch` is the match's. Asks
+ * the kernel, not the daemon.
+ */
+int kvpool_check(struct kvpool_channel *channel, uint64_t epoch);
 
 struct kvpool_piece {
 	void *address; /* in the engine's memory */
@@ -281,7 +289,11 @@ int kvpool_store(struct kvpool_channel *channel, const struct kvpool_layout *lay
 		 const struct kvpool_block *block, uint32_t shard,
 		 const struct kvpool_piece *pieces, uint32_t n);
 
-/* Scatters one shard of a block that the caller leases into the pieces; otherwise the same. */
+/*
+ * Scatters one shard of a block that the caller leases into the pieces; otherwise the same. -ESTALE
+ * also where the client was over by the end of the copy (kvpool_check()): the pieces then hold
+ * anything.
+ */
 int kvpool_load(struct kvpool_channel *channel, const struct kvpool_layout *layout, uint32_t group,
 		const struct kvpool_block *block, uint32_t shard, const struct kvpool_piece *pieces,
 		uint32_t n);
@@ -312,7 +324,8 @@ int kvpool_store_pages(struct kvpool_channel *channel, const struct kvpool_layou
 
 /*
  * Scatters one shard of n blocks into pages; otherwise the same, but an entry with block 0 is
- * -EINVAL: its pages would keep what they had.
+ * -EINVAL: its pages would keep what they had. -ESTALE as kvpool_load(): all of the pages then hold
+ * anything.
  */
 int kvpool_load_pages(struct kvpool_channel *channel, const struct kvpool_layout *layout,
 		      uint32_t group, const struct kvpool_block *blocks, uint32_t n, uint32_t shard,

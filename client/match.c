@@ -111,7 +111,7 @@ static bool read_ranges(const struct match_call *call, struct kvpool_range *out)
 
 static void read_blocks(const struct match_call *call, uint32_t n, struct kvpool_block *out)
 {
-	uint64_t epoch = call->channel->link->session->epoch;
+	uint64_t epoch = call->channel->link->session->life;
 	const uint8_t *arena = call->channel->link->arena;
 	const struct kvpool_wire_block *from = &call->reply.block;
 
@@ -137,7 +137,7 @@ static int64_t finish(struct match_call *call, struct kvpool_block *out, uint32_
 		.reported = capacity > 0 ? reply->reported : 0,
 		.n_groups = call->layout->wire.n_groups,
 		.lease = reply->lease,
-		.epoch = call->channel->link->session->epoch,
+		.epoch = call->channel->link->session->life,
 	};
 	int r = kvpool_channel_status(call->channel, call->layout, reply, "match");
 
@@ -191,8 +191,8 @@ void kvpool_release(struct kvpool_channel *channel, const struct kvpool_match *m
 	if (kvpool_pool_check(channel->pool) != 0 || match->lease == 0 ||
 	    (keep != 0 && keep >= match->blocks))
 		return;
-	told = link && link->session->epoch == match->epoch &&
-	       !kvpool_session_lost(link->session) && kvpool_link_release(link, match->lease, keep);
+	told = link && link->session->life == match->epoch && !kvpool_session_lost(link->session) &&
+	       kvpool_link_release(link, match->lease, keep);
 	/* A part that cannot be given back now goes back with the whole. */
 	if (keep == 0)
 		kvpool_holdings_end_lease(channel, match->epoch, match->lease,

@@ -25,6 +25,7 @@ struct paged {
 	const char *verb;
 	uint32_t group, n, shard, n_planes, n_tables;
 	uint64_t total; /* of all planes, for one block */
+	uint64_t life;  /* of the blocks loaded through the channel's link; 0: none yet */
 };
 
 #define REFUSE(paged, ...) kvpool_failure_set(&(paged)->channel->failure, -EINVAL, __VA_ARGS__)
@@ -140,7 +141,34 @@ out:
 	return r;
 }
 
-static int load_block(const struct paged *paged, uint32_t i)
+/*
+ * Whether the block that was just read through the view is good. Blocks of the channel's own link
+ * are asked about once, after the last of them: a system call a block would slow small ones down.
+ */
+static int vouch(struct paged *paged, const struct kvpool_view *view)
+{
+	uint64_t life = view->session->life;
+
+	if (view->guest && kvpool_session_vouches(view->session))
+		return 0;
+	if (view->guest || (paged->life != 0 && paged->life != life))
+		return kvpool_view_unvouched(paged->channel);
+	paged->life = life;
+	return 0;
+}
+
+/* The same for all that was put off. */
+static int vouch_late(const struct paged *paged)
+{
+	const struct kvpool_link *link = paged->channel->link;
+
+	if (paged->life == 0 ||
+	    (link && link->session->life == paged->life && kvpool_session_vouches(link->session)))
+		return 0;
+	return kvpool_view_unvouched(paged->channel);
+}
+
+static int load_block(struct paged *paged, uint32_t i)
 {
 	struct kvpool_piece pieces[BATCH];
 	struct kvpool_view view;
@@ -158,8 +186,9 @@ static int load_block(const struct paged *paged, uint32_t i)
 		kvpool_copy_scatter(kvpool_copy_best(), pieces, count, paged->total, from);
 		from += bytes;
 	}
+	r = vouch(paged, &view);
 	kvpool_view_close(paged->channel, &view);
-	return 0;
+	return r;
 }
 
 int kvpool_store_pages(struct kvpool_channel *channel, const struct kvpool_layout *layout,
@@ -213,5 +242,5 @@ int kvpool_load_pages(struct kvpool_channel *channel, const struct kvpool_layout
 			r = REFUSE(&paged, "load pages: block %u was not granted", i);
 	for (uint32_t i = 0; r == 0 && i < n; i++)
 		r = load_block(&paged, i);
-	return r;
+	return r == 0 ? vouch_late(&paged) : r;
 }

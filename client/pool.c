@@ -178,12 +178,12 @@ int kvpool_pool_enter(struct kvpool *pool, struct kvpool_deadline *deadline,
 	return r;
 }
 
-struct kvpool_session *kvpool_pool_enter_epoch(struct kvpool *pool, uint64_t epoch)
+struct kvpool_session *kvpool_pool_enter_life(struct kvpool *pool, uint64_t life)
 {
 	struct kvpool_session *s;
 
 	pthread_mutex_lock(&pool->lock);
-	for (s = pool->sessions; s && s->epoch != epoch; s = s->next)
+	for (s = pool->sessions; s && s->life != life; s = s->next)
 		;
 	if (s)
 		s->guests++;

@@ -41,9 +41,8 @@ struct kvpool {
 int kvpool_pool_enter(struct kvpool *pool, struct kvpool_deadline *deadline,
 		      struct kvpool_failure *failure, struct kvpool_session **out);
 
-/* The session of that daemon life, current or old; NULL where there is none. Its guest, as above.
- */
-struct kvpool_session *kvpool_pool_enter_epoch(struct kvpool *pool, uint64_t epoch);
+/* The session of that life, current or old; NULL where there is none. Its guest, as above. */
+struct kvpool_session *kvpool_pool_enter_life(struct kvpool *pool, uint64_t life);
 
 void kvpool_pool_leave(struct kvpool *pool, struct kvpool_session *session);
 

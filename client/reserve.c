@@ -99,7 +99,7 @@ static uint32_t read_blocks(struct reserve_call *call, struct kvpool_block *out)
 		from = (const struct kvpool_wire_block *)(const void *)(link->arena +
 									call->request.result);
 	for (uint32_t i = 0; i < call->n; i++) {
-		out[i] = read_block(&from[i], link->session->epoch);
+		out[i] = read_block(&from[i], link->session->life);
 		if (out[i].block == 0)
 			continue;
 		granted++;
@@ -123,7 +123,7 @@ static int64_t finish(struct reserve_call *call, struct kvpool_block *out)
 		return r;
 	if (refused) {
 		out[0] = (struct kvpool_block){.generation = reply->status,
-					       .epoch = channel->link->session->epoch};
+					       .epoch = channel->link->session->life};
 		return 0;
 	}
 	return read_blocks(call, out);

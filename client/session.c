@@ -6,6 +6,8 @@
  */
 #include "client/session.h"
 
+#include "shm/atomic.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -33,6 +35,8 @@ int kvpool_session_new(int socket, const struct kvpool_welcome *welcome, bool re
 		return r;
 	}
 	s->epoch = welcome->epoch;
+	/* The factor is odd: two clients of a daemon never share a life. */
+	s->life = welcome->epoch ^ (uint64_t)welcome->client * UINT64_C(0x9e3779b97f4a7c15);
 	s->client = welcome->client;
 	s->features = welcome->features;
 	s->read_only = read_only;
@@ -46,8 +50,10 @@ void kvpool_session_free(struct kvpool_session *session, bool forked)
 {
 	if (!session)
 		return;
-	if (!forked)
+	if (!forked) {
 		kvpool_segments_unmap(&session->segments);
+		shutdown(session->socket, SHUT_RDWR);
+	}
 	kvpool_segments_free(&session->segments);
 	kvpool_ledger_fini(&session->orphans);
 	kvpool_gate_fini(&session->gate);
@@ -68,6 +74,13 @@ bool kvpool_session_hung_up(const struct kvpool_session *session)
 	struct pollfd p = {.fd = session->socket, .events = POLLRDHUP};
 
 	return poll(&p, 1, 0) != 0;
+}
+
+bool kvpool_session_vouches(const struct kvpool_session *session)
+{
+	/* The bytes were read before the socket is looked at; it was closed before they changed. */
+	kvpool_full_fence();
+	return !kvpool_session_lost(session) && !kvpool_session_hung_up(session);
 }
 
 static int gone(struct kvpool_session *s, struct kvpool_failure *failure, int error)

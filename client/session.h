@@ -35,7 +35,9 @@ struct kvpool_session {
 	uint32_t guests;             /* calls that use it without a link; pool lock */
 
 	/* Read-only. */
-	uint64_t epoch;
+	uint64_t epoch; /* the daemon's life */
+	uint64_t life;  /* the client's: tells the members of one client in one daemon life from
+			   all others; what blocks and leases carry as their epoch */
 	uint32_t client;
 	uint32_t features;
 	bool read_only;
@@ -58,7 +60,10 @@ struct kvpool_session {
 int kvpool_session_new(int socket, const struct kvpool_welcome *welcome, bool read_only,
 		       struct kvpool_session **out);
 
-/* Closes all; unmaps unless `forked`. Its links are gone. Takes NULL. */
+/*
+ * Closes all; unless `forked` it unmaps, and says goodbye also for the copies of the socket that
+ * children may have inherited. Its links are gone. Takes NULL.
+ */
 void kvpool_session_free(struct kvpool_session *session, bool forked);
 
 static inline bool kvpool_session_lost(const struct kvpool_session *session)
@@ -69,8 +74,14 @@ static inline bool kvpool_session_lost(const struct kvpool_session *session)
 /* The daemon is gone or cannot be believed. Whoever waits for it on the socket wakes. */
 void kvpool_session_lose(struct kvpool_session *session);
 
-/* Asks the kernel whether the daemon still has its end. */
+/* Asks the kernel whether the daemon still serves this end. */
 bool kvpool_session_hung_up(const struct kvpool_session *session);
+
+/*
+ * Whether what was read from blocks until now was what their leases are for. The daemon closes a
+ * member's socket before it lets others have what the client held, so: read first, then ask this.
+ */
+bool kvpool_session_vouches(const struct kvpool_session *session);
 
 /* A channel's memory and doorbells, in `out` with its three descriptors. */
 int kvpool_session_get_channel(struct kvpool_session *session, uint32_t ring_entries,

@@ -22,7 +22,7 @@ static bool enter_link(struct kvpool_channel *channel, uint64_t epoch, struct kv
 {
 	struct kvpool_link *link = channel->link;
 
-	if (!link || link->session->epoch != epoch)
+	if (!link || link->session->life != epoch)
 		return false;
 	atomic_store_explicit(&link->busy, true, memory_order_seq_cst); /* B1 -> B2 */
 	if (kvpool_session_lost(link->session)) {                       /* S2 <- S1 */
@@ -42,17 +42,23 @@ static int enter(struct kvpool_channel *channel, uint64_t epoch, struct kvpool_v
 	if (KVPOOL_LIKELY(enter_link(channel, epoch, view)))
 		return 0;
 	view->guest = true;
-	view->session = kvpool_pool_enter_epoch(channel->pool, epoch);
+	view->session = kvpool_pool_enter_life(channel->pool, epoch);
 	if (view->session)
 		return 0;
 	/* A block from another member may come before this process has attached. */
 	r = kvpool_channel_begin(channel, NULL, false, &deadline, NULL);
 	if (r != 0)
 		return r;
-	view->session = kvpool_pool_enter_epoch(channel->pool, epoch);
+	view->session = kvpool_pool_enter_life(channel->pool, epoch);
 	if (view->session)
 		return 0;
 	return fail(channel, -ESTALE, "the block is of a daemon life that is over");
+}
+
+int kvpool_view_unvouched(struct kvpool_channel *channel)
+{
+	return fail(channel, -ESTALE,
+		    "the daemon went away or ended this client: what was read may be of others");
 }
 
 void kvpool_view_close(struct kvpool_channel *channel, struct kvpool_view *view)
@@ -78,7 +84,7 @@ static int learn(struct kvpool_channel *channel, const struct kvpool_layout *lay
 	uint16_t id;
 
 	/* In a life that is over it is known already, or never will be. */
-	if (link && (link->session->epoch != epoch || kvpool_session_lost(link->session)))
+	if (link && (link->session->life != epoch || kvpool_session_lost(link->session)))
 		return 0;
 	/* L2 <- L1 */
 	if (link && atomic_load_explicit(&link->session->layouts[layout->index].id_plus_1,

@@ -36,4 +36,7 @@ int kvpool_view_open(struct kvpool_channel *channel, const struct kvpool_layout 
 
 void kvpool_view_close(struct kvpool_channel *channel, struct kvpool_view *view);
 
+/* What a call returns whose bytes may be another block's by now: -ESTALE, and the reason. */
+int kvpool_view_unvouched(struct kvpool_channel *channel);
+
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The admin socket: see admin.h. What it answers is in admin_json.c.
+ * The admin socket: see admin.h. What it answers is in admin_json.c, what it changes in
+ * admin_change.c.
  */
 #include "daemon/admin.h"
 
+#include "daemon/admin_change.h"
 #include "daemon/admin_json.h"
 #include "daemon/clock.h"
 
@@ -63,9 +65,26 @@ static void accepted(void *cookie, int fd, bool starved)
 	run(admin);
 }
 
-/* Sends the text, which it takes. `allow`: the methods of this page. */
-static enum MHD_Result respond(struct MHD_Connection *connection, unsigned int code,
-			       const char *allow, char *text)
+/* A page to read, or a change to make. */
+static const struct page {
+	const char *url;
+	kvpool_admin_json_fn *read;     /* by GET; NULL: not to be read */
+	kvpool_admin_change_fn *change; /* by POST; NULL: nothing to change */
+} pages[] = {
+	{"/v1/status", kvpool_admin_json_status, NULL},
+	{"/v1/clients", kvpool_admin_json_clients, NULL},
+	{"/v1/domains", kvpool_admin_json_domains, NULL},
+	{"/v1/layouts", kvpool_admin_json_layouts, NULL},
+	{"/v1/verify", kvpool_admin_json_verify, kvpool_admin_change_verify},
+	{"/healthz", kvpool_admin_json_health, NULL},
+	{"/v1/evict", NULL, kvpool_admin_change_evict},
+	{"/v1/drain", NULL, kvpool_admin_change_drain},
+	{"/v1/resume", NULL, kvpool_admin_change_resume},
+};
+
+/* Sends the text, which it takes. `allow`: the method that is allowed where this one is not. */
+static enum MHD_Result respond(struct MHD_Connection *connection, unsigned int code, char *text,
+			       const char *allow)
 {
 	struct MHD_Response *response;
 	enum MHD_Result r;
@@ -79,70 +98,66 @@ static enum MHD_Result respond(struct MHD_Connection *connection, unsigned int c
 	}
 	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
 	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
+	if (allow)
 		(void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, allow);
 	r = MHD_queue_response(connection, code, response);
 	MHD_destroy_response(response);
 	return r;
 }
 
-/* NULL: the page is not for that method. */
-struct page {
-	const char *url;
-	kvpool_admin_json_fn *get;
-	kvpool_admin_do_fn *post;
-};
+static enum MHD_Result make_change(struct kvpool_admin *admin, struct MHD_Connection *connection,
+				   const struct page *page)
+{
+	unsigned int code;
+	char *text = page->change(admin->server, connection, &code);
 
-static const struct page pages[] = {
-	{"/v1/status", kvpool_admin_json_status, NULL},
-	{"/v1/clients", kvpool_admin_json_clients, NULL},
-	{"/v1/domains", kvpool_admin_json_domains, NULL},
-	{"/v1/layouts", kvpool_admin_json_layouts, NULL},
-	{"/v1/verify", kvpool_admin_json_verify, kvpool_admin_do_verify},
-	{"/healthz", kvpool_admin_json_health, NULL},
-};
+	return respond(connection, code, text, NULL);
+}
 
 static enum MHD_Result answer_page(struct kvpool_admin *admin, struct MHD_Connection *connection,
 				   const struct page *page, const char *method)
 {
-	const char *allow = page->get && page->post ? "GET, POST" : page->get ? "GET" : "POST";
-	char *text = NULL;
-	unsigned int code;
-
-	if (page->get && strcmp(method, MHD_HTTP_METHOD_GET) == 0)
-		return respond(connection, MHD_HTTP_OK, allow,
-			       page->get(admin->server, admin->listener.path));
-	if (page->post && strcmp(method, MHD_HTTP_METHOD_POST) == 0) {
-		code = page->post(admin->server, connection, &text);
-		return respond(connection, code, allow, text);
-	}
-	return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED, allow,
-		       kvpool_admin_json_error("this page is not for that method"));
+	if (page->read && strcmp(method, MHD_HTTP_METHOD_GET) == 0)
+		return respond(connection, MHD_HTTP_OK,
+			       page->read(admin->server, admin->listener.path), NULL);
+	if (page->change && strcmp(method, MHD_HTTP_METHOD_POST) == 0)
+		return make_change(admin, connection, page);
+	if (page->change && !page->read)
+		return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+			       kvpool_admin_json_error("only POST is allowed here"),
+			       MHD_HTTP_METHOD_POST);
+	return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+		       kvpool_admin_json_error(page->change ? "only GET and POST are allowed here"
+							    : "only GET is allowed here"),
+		       page->change ? "GET, POST" : MHD_HTTP_METHOD_GET);
 }
 
 static enum MHD_Result answer(void *cookie, struct MHD_Connection *connection, const char *url,
 			      const char *method, const char *version, const char *upload,
 			      size_t *upload_bytes, void **request)
 {
-	struct kvpool_admin *admin = cookie;
+	static const char begun;
 	size_t i;
 
 	(void)version;
 	(void)upload;
-	/* A POST is announced first, and then comes with its body, if any, which nobody reads. */
+	/* A body, which nothing here needs, is read to its end: an answer before it may be lost. */
 	if (strcmp(method, MHD_HTTP_METHOD_POST) == 0 && (!*request || *upload_bytes > 0)) {
-		*request = admin;
+		*request = (void *)(uintptr_t)&begun;
 		*upload_bytes = 0;
 		return MHD_YES;
 	}
 	*upload_bytes = 0;
 	for (i = 0; i < KVPOOL_ARRAY_SIZE(pages); i++) {
 		if (strcmp(url, pages[i].url) == 0)
-			return answer_page(admin, connection, &pages[i], method);
+			return answer_page(cookie, connection, &pages[i], method);
 	}
-	return respond(connection, MHD_HTTP_NOT_FOUND, "",
+	return respond(connection, MHD_HTTP_NOT_FOUND,
 		       kvpool_admin_json_error("no such page; there are /v1/status, /v1/clients, "
-					       "/v1/domains, /v1/layouts, /v1/verify, /healthz"));
+					       "/v1/domains, /v1/layouts, /v1/verify, /healthz, and "
+					       "by POST /v1/verify, /v1/evict, /v1/drain, "
+					       "/v1/resume"),
+		       NULL);
 }
 
 static int start_http(struct kvpool_admin *admin)

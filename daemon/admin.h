@@ -3,8 +3,7 @@
  * The admin socket: HTTP and JSON over a Unix socket, for kvpoolctl and for curl --unix-socket.
  *
  * libmicrohttpd runs inside the service thread's loop, without a thread of its own. Owned by
- * main(); ends before the server. A GET changes nothing; what changes something is a POST to its
- * own page.
+ * main(); ends before the server. Reading is GET, changing is POST.
  */
 #ifndef KVPOOL_DAEMON_ADMIN_H
 #define KVPOOL_DAEMON_ADMIN_H

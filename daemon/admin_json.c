@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the admin socket answers: see admin_json.h. The status page is in admin_status.c.
+ * What the admin socket answers: see admin_json.h. The pages of status and clients are in
+ * admin_status.c and admin_clients.c.
  */
 #include "daemon/admin_json.h"
 
 #include "daemon/admin_usage.h"
-#include "daemon/channel.h"
-#include "daemon/client.h"
-#include "daemon/clock.h"
 #include "daemon/domain.h"
-#include "daemon/peer.h"
 #include "daemon/server.h"
 
 #include <stdio.h>
@@ -38,71 +35,6 @@ char *kvpool_admin_json_health(const struct kvpool_server *s, const char *admin_
 	(void)admin_socket;
 	return kvpool_admin_json_text(
 		json_pack("{s:s}", "status", s->draining ? "draining" : "ok"));
-}
-
-static json_t *member(const struct kvpool_peer *peer, uint32_t *hot)
-{
-	struct kvpool_list *node, *spare;
-	uint32_t channels = 0;
-
-	kvpool_list_each(node, spare, &peer->channels)
-	{
-		const struct kvpool_channel *ch =
-			kvpool_list_entry(node, struct kvpool_channel, link);
-
-		channels++;
-		*hot += ch->hot != KVPOOL_CHANNEL_COLD;
-	}
-	return json_pack("{s:I, s:I, s:s, s:b, s:I}", "member", (json_int_t)peer->member, "pid",
-			 (json_int_t)peer->pid, "state",
-			 peer->state == KVPOOL_PEER_ATTACHED ? "attached" : "gone", "read_only",
-			 (int)peer->read_only, "channels", (json_int_t)channels);
-}
-
-static json_t *client(const struct kvpool_server *s, const struct kvpool_client *c)
-{
-	struct kvpool_holder_usage usage;
-	struct kvpool_list *node, *spare;
-	json_t *members = json_array();
-	uint64_t now = kvpool_clock_ns();
-	uint32_t hot = 0;
-
-	(void)s;
-	kvpool_cache_holder_usage(c->holder, &usage);
-	kvpool_list_each(node, spare, &c->members)
-	{
-		(void)json_array_append_new(
-			members,
-			member(kvpool_list_entry(node, struct kvpool_peer, member_link), &hot));
-	}
-	return json_pack(
-		"{s:I, s:s, s:s, s:I, s:s, s:b, s:o, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:I}",
-		"id", (json_int_t)c->id, "name", c->name, "domain", c->domain->name, "uid",
-		(json_int_t)c->domain->uid, "state", c->ended ? "gone-quarantined" : "attached",
-		"gpu", (int)c->gpu, "members", members, "channels", "hot", (json_int_t)hot, "cold",
-		(json_int_t)(c->n_channels - hot), "bytes", (json_int_t)c->channel_bytes, "leases",
-		(json_int_t)usage.leases, "leased_blocks", (json_int_t)usage.leased_blocks,
-		"leased_bytes", (json_int_t)usage.leased_bytes, "reserved_blocks",
-		(json_int_t)usage.reserved_blocks, "reserved_bytes",
-		(json_int_t)usage.reserved_bytes, "quarantined_blocks",
-		(json_int_t)usage.quarantined_blocks, "waits", (json_int_t)usage.waits, "layouts",
-		(json_int_t)usage.layouts, "idle_ms",
-		(json_int_t)((now - KVPOOL_MIN(now, c->last_ns)) / KVPOOL_NS_PER_MS));
-}
-
-char *kvpool_admin_json_clients(const struct kvpool_server *s, const char *admin_socket)
-{
-	struct kvpool_list *node, *spare;
-	json_t *list = json_array();
-
-	(void)admin_socket;
-	kvpool_list_each(node, spare, &s->clients)
-	{
-		(void)json_array_append_new(
-			list, client(s, kvpool_list_entry(node, struct kvpool_client, link)));
-	}
-	return kvpool_admin_json_text(json_pack("{s:o}", "clients", list));
 }
 
 char *kvpool_admin_json_domains(const struct kvpool_server *s, const char *admin_socket)

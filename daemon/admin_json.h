@@ -8,8 +8,6 @@
 #ifndef KVPOOL_DAEMON_ADMIN_JSON_H
 #define KVPOOL_DAEMON_ADMIN_JSON_H
 
-#include <microhttpd.h>
-
 struct kvpool_server;
 
 #define KVPOOL_ADMIN_SCHEMA_VERSION 1
@@ -23,12 +21,6 @@ kvpool_admin_json_fn kvpool_admin_json_domains;
 kvpool_admin_json_fn kvpool_admin_json_layouts;
 kvpool_admin_json_fn kvpool_admin_json_health;
 kvpool_admin_json_fn kvpool_admin_json_verify;
-
-/* Does what a POST asks for. The HTTP code; *text as above. */
-typedef unsigned int kvpool_admin_do_fn(struct kvpool_server *server,
-					struct MHD_Connection *connection, char **text);
-
-kvpool_admin_do_fn kvpool_admin_do_verify;
 
 char *kvpool_admin_json_error(const char *text);
 

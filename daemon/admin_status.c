@@ -148,8 +148,9 @@ char *kvpool_admin_json_status(const struct kvpool_server *s, const char *admin_
 		errno_or_null(kvpool_loop_refusal(s->loop)), "sockets", "data", s->listener.path,
 		"admin", admin_socket, "pool", pool(s), "clients", "attached_or_quarantined",
 		(json_int_t)s->n_clients, "attaching", (json_int_t)s->n_pending, "max",
-		(json_int_t)s->config.clients_max, "domains", (json_int_t)s->n_domains,
-		"accounting", kvpool_admin_usage_accounting(&usage), "counters",
-		kvpool_admin_usage_counters(&usage), "service", service(s), "violations",
-		violations(s), "domains", kvpool_admin_usage_domains(s), "restart", restart(s)));
+		(json_int_t)s->config.clients_max, "domains", (json_int_t)s->n_domains, "writers",
+		kvpool_admin_usage_writers(s), "accounting", kvpool_admin_usage_accounting(&usage),
+		"counters", kvpool_admin_usage_counters(&usage), "service", service(s),
+		"violations", violations(s), "domains", kvpool_admin_usage_domains(s), "restart",
+		restart(s)));
 }

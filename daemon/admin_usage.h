@@ -26,6 +26,9 @@ json_t *kvpool_admin_usage_accounting(const struct kvpool_cache_usage *usage);
 /* What happened since the start, with hit rates. */
 json_t *kvpool_admin_usage_counters(const struct kvpool_cache_usage *usage);
 
+/* Clients that hold reservations: id, name, reserved_blocks. */
+json_t *kvpool_admin_usage_writers(const struct kvpool_server *server);
+
 /* One object a domain. */
 json_t *kvpool_admin_usage_domains(const struct kvpool_server *server);
 

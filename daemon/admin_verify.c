@@ -5,6 +5,7 @@
  * GET shows the run under way or the last one; POST begins one, with ?domain=NAME for one domain
  * and ?structure=1 for the tables of large caches too.
  */
+#include "daemon/admin_change.h"
 #include "daemon/admin_json.h"
 #include "daemon/admin_usage.h"
 #include "daemon/clock.h"
@@ -37,8 +38,8 @@ char *kvpool_admin_json_verify(const struct kvpool_server *s, const char *admin_
 			  (int)(p.fault[0] != '\0'), "structure", structure(&p)));
 }
 
-unsigned int kvpool_admin_do_verify(struct kvpool_server *s, struct MHD_Connection *connection,
-				    char **text)
+char *kvpool_admin_change_verify(struct kvpool_server *s, struct MHD_Connection *connection,
+				 unsigned int *code)
 {
 	const char *domain =
 		MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "domain");
@@ -48,16 +49,16 @@ unsigned int kvpool_admin_do_verify(struct kvpool_server *s, struct MHD_Connecti
 
 	switch (r) {
 	case 0:
-		*text = kvpool_admin_json_verify(s, NULL);
-		return MHD_HTTP_OK;
+		*code = MHD_HTTP_OK;
+		return kvpool_admin_json_verify(s, NULL);
 	case KVPOOL_VERIFY_E_RUNNING:
-		*text = kvpool_admin_json_error("a verification is under way");
-		return MHD_HTTP_CONFLICT;
+		*code = MHD_HTTP_CONFLICT;
+		return kvpool_admin_json_error("a verification is under way");
 	case KVPOOL_VERIFY_E_DOMAIN:
-		*text = kvpool_admin_json_error("no such domain");
-		return MHD_HTTP_NOT_FOUND;
+		*code = MHD_HTTP_NOT_FOUND;
+		return kvpool_admin_json_error("no such domain");
 	default:
-		*text = kvpool_admin_json_error(strerror(-r));
-		return MHD_HTTP_SERVICE_UNAVAILABLE;
+		*code = MHD_HTTP_SERVICE_UNAVAILABLE;
+		return kvpool_admin_json_error(strerror(-r));
 	}
 }

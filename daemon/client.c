@@ -214,7 +214,8 @@ static bool all_gone(const struct kvpool_client *client)
 
 	kvpool_list_each(node, spare, &client->members)
 	{
-		if (!kvpool_list_entry(node, struct kvpool_peer, member_link)->gone)
+		if (!kvpool_peer_proven_gone(
+			    kvpool_list_entry(node, struct kvpool_peer, member_link)))
 			return false;
 	}
 	return true;
@@ -242,7 +243,7 @@ static void free_if_over(struct kvpool_client *client)
 	kvpool_client_free(client);
 }
 
-/* No socket of this client is left: nothing of it may become READY, nothing is read any more. */
+/* No member is served any more: nothing of it may become READY, nothing is read any more. */
 static void end(struct kvpool_client *client)
 {
 	struct kvpool_holder_usage usage;
@@ -276,21 +277,53 @@ static bool watched_by_another(const struct kvpool_client *client, const struct 
 	return false;
 }
 
+/* Nothing of it is to be waited for, or what there is another peer waits for too. */
+static bool watched_enough(const struct kvpool_client *client, const struct kvpool_peer *peer)
+{
+	return peer->fd < 0 && (peer->gone || watched_by_another(client, peer));
+}
+
 void kvpool_client_leave(struct kvpool_client *client, struct kvpool_peer *peer)
 {
 	assert(kvpool_list_empty(&peer->channels));
 	client->n_open--;
-	if (peer->gone || watched_by_another(client, peer))
+	if (watched_enough(client, peer))
 		drop_member(client, peer);
 	if (client->n_open == 0)
 		end(client);
 	free_if_over(client);
 }
 
-void kvpool_client_member_gone(struct kvpool_client *client, struct kvpool_peer *peer)
+void kvpool_client_member_news(struct kvpool_client *client, struct kvpool_peer *peer)
 {
-	assert(peer->gone);
-	if (peer->fd < 0)
+	assert(peer->state == KVPOOL_PEER_OVER);
+	if (watched_enough(client, peer))
 		drop_member(client, peer);
 	free_if_over(client);
+}
+
+static struct kvpool_peer *first_served(const struct kvpool_client *client)
+{
+	struct kvpool_list *node, *spare;
+
+	kvpool_list_each(node, spare, &client->members)
+	{
+		struct kvpool_peer *peer = kvpool_list_entry(node, struct kvpool_peer, member_link);
+
+		if (peer->state == KVPOOL_PEER_ATTACHED)
+			return peer;
+	}
+	return NULL;
+}
+
+void kvpool_client_evict(struct kvpool_client *client)
+{
+	uint32_t left = client->n_open;
+
+	assert(!client->ended);
+	client->evicted = true;
+	/* With the last one the client may be gone. */
+	while (left-- > 0)
+		kvpool_peer_refuse(first_served(client), KVPOOL_REFUSAL_EVICTED,
+				   "evicted by the operator");
 }

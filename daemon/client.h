@@ -2,9 +2,9 @@
 /*
  * An engine: one or more member processes that share leases, reservations and a token.
  *
- * Lives from the first attach until its last member's socket has ended and, where it left
- * reservations behind, until every process that was a member is proven gone. Owned by the server's
- * list; service thread only.
+ * Lives from the first attach until its last member is over (its process or its socket ended, or
+ * the daemon ended it) and, where it left reservations behind, until every member is proven gone.
+ * Owned by the server's list; service thread only.
  */
 #ifndef KVPOOL_DAEMON_CLIENT_H
 #define KVPOOL_DAEMON_CLIENT_H
@@ -28,20 +28,21 @@ struct kvpool_client {
 	struct kvpool_server *server; /* borrowed */
 	struct kvpool_domain *domain; /* borrowed: outlives its clients */
 	struct kvpool_holder *holder; /* owned: what it holds in the cache */
-	struct kvpool_list members;   /* peers: with open sockets, or only watched for their end */
+	struct kvpool_list members;   /* peers: served, or only watched for their end */
 	struct kvpool_state_client *kept; /* owned: what the next life is to know; NULL: nobody
 					     keeps it */
 	struct kvpool_source *grace; /* owned: its GPU may still be writing; NULL: not running */
 	uint32_t id;
 	uint32_t n_members; /* in `members` */
-	uint32_t n_open;    /* of these, with an open socket */
+	uint32_t n_open;    /* of these, served */
 	uint32_t n_channels;
 	uint64_t channel_bytes;
 	uint32_t next_member;
 	uint32_t next_channel;
 	uint64_t last_ns; /* when its last request was seen */
 	bool gpu;         /* a member declared one */
-	bool ended;       /* no socket is left; what it reserved is quarantined */
+	bool ended;       /* no member is served; what it reserved is quarantined */
+	bool evicted;     /* by the operator */
 	uint8_t token[KVPOOL_TOKEN_BYTES];
 	char name[KVPOOL_NAME_BYTES];
 };
@@ -57,13 +58,13 @@ struct kvpool_client *kvpool_client_find(struct kvpool_domain *domain,
 int kvpool_client_join(struct kvpool_client *client, struct kvpool_peer *peer);
 
 /*
- * The member's socket ended and its channels are gone. With the last one leases end at once. Frees
- * the peer where its process need not be watched any more, and the client where it was the last.
+ * The member is over and its channels are gone. With the last one leases end at once. Frees the
+ * peer where it need not be watched any more, and the client where it was the last.
  */
 void kvpool_client_leave(struct kvpool_client *client, struct kvpool_peer *peer);
 
-/* A process that was a member is gone. May free peer and client. */
-void kvpool_client_member_gone(struct kvpool_client *client, struct kvpool_peer *peer);
+/* Process or socket of a member that is over ended. May free peer and client. */
+void kvpool_client_member_news(struct kvpool_client *client, struct kvpool_peer *peer);
 
 /* Its device may write for a while after its end. */
 void kvpool_client_set_gpu(struct kvpool_client *client);
@@ -72,7 +73,13 @@ void kvpool_client_set_gpu(struct kvpool_client *client);
 void kvpool_client_holds(struct kvpool_client *client);
 void kvpool_client_released(struct kvpool_client *client);
 
-/* Shutting down: frees client and members, proven gone or not. No socket is open any more. */
+/*
+ * By the operator: every member is refused and over. What it reserved stays in quarantine until
+ * its processes are gone. May free the client; it must not have ended yet.
+ */
+void kvpool_client_evict(struct kvpool_client *client);
+
+/* Frees client and members, proven gone or not: the daemon leaves, or nothing is at stake. */
 void kvpool_client_free(struct kvpool_client *client);
 
 #endif

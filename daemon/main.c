@@ -86,7 +86,7 @@ static void signalled(void *cookie, uint32_t events)
 	kvpool_log(KVPOOL_LOG_NOTICE, "%s: leaving",
 		   info.ssi_signo == SIGINT ? "interrupted" : "told to leave");
 	kvpool_notify_stopping();
-	kvpool_server_drain(d->server);
+	kvpool_server_leave(d->server);
 }
 
 /* Before any thread starts, so that all of them block the signals that are read here. */

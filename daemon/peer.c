@@ -39,41 +39,56 @@ bool kvpool_peer_alive(const struct kvpool_peer *peer)
 	return !peer->gone && poll(&p, 1, 0) == 0;
 }
 
+static void close_socket(struct kvpool_peer *peer)
+{
+	kvpool_source_remove(peer->source);
+	peer->source = NULL;
+	if (peer->fd < 0)
+		return;
+	kvpool_peer_io_drain(peer->fd);
+	(void)close(peer->fd);
+	peer->fd = -1;
+}
+
 void kvpool_peer_free(struct kvpool_peer *peer)
 {
 	assert(kvpool_list_empty(&peer->channels));
-	kvpool_source_remove(peer->source);
+	close_socket(peer);
 	kvpool_source_remove(peer->watch);
 	kvpool_source_remove(peer->deadline);
-	if (peer->fd >= 0)
-		(void)close(peer->fd);
 	if (peer->pidfd >= 0)
 		(void)close(peer->pidfd);
 	free(peer);
+}
+
+/* Before the leases end, so that whoever reads after that can know it by the socket. */
+static void hang_up(struct kvpool_peer *peer)
+{
+	if (kvpool_peer_io_ended(peer->fd))
+		close_socket(peer);
+	else
+		(void)shutdown(peer->fd, SHUT_WR);
 }
 
 void kvpool_peer_end(struct kvpool_peer *peer)
 {
 	struct kvpool_list *node, *spare;
 
-	assert(peer->state != KVPOOL_PEER_ENDED);
+	assert(peer->state != KVPOOL_PEER_OVER);
 	if (peer->state == KVPOOL_PEER_GREETED)
 		peer->server->n_pending--;
-	peer->state = KVPOOL_PEER_ENDED;
-	kvpool_source_remove(peer->source);
+	peer->state = KVPOOL_PEER_OVER;
 	kvpool_source_remove(peer->deadline);
-	peer->source = NULL;
 	peer->deadline = NULL;
-	kvpool_peer_io_drain(peer->fd);
-	(void)close(peer->fd);
-	peer->fd = -1;
 	kvpool_list_remove(&peer->link);
 	kvpool_list_each(node, spare, &peer->channels)
 		kvpool_channel_free(kvpool_list_entry(node, struct kvpool_channel, link));
-	if (peer->client)
-		kvpool_client_leave(peer->client, peer);
-	else
+	if (!peer->client) {
 		kvpool_peer_free(peer);
+		return;
+	}
+	hang_up(peer);
+	kvpool_client_leave(peer->client, peer);
 }
 
 void kvpool_peer_violate(struct kvpool_peer *peer, enum kvpool_violation kind,
@@ -123,10 +138,25 @@ static void process_gone(void *cookie, uint32_t events)
 	kvpool_source_remove(peer->watch);
 	peer->watch = NULL;
 	peer->gone = true;
-	if (peer->state != KVPOOL_PEER_ENDED)
-		kvpool_peer_end(peer);
-	else
-		kvpool_client_member_gone(peer->client, peer);
+	if (peer->state == KVPOOL_PEER_OVER) {
+		kvpool_client_member_news(peer->client, peer);
+		return;
+	}
+	if (peer->client && !kvpool_peer_io_ended(peer->fd))
+		kvpool_log(KVPOOL_LOG_INFO,
+			   "client %u (%s): process %d is gone, and somebody else has its socket",
+			   peer->client->id, peer->client->name, (int)peer->pid);
+	kvpool_peer_end(peer);
+}
+
+/* Whoever has the other end is not listened to; only its end counts. */
+static void readable_over(struct kvpool_peer *peer)
+{
+	kvpool_peer_io_drain(peer->fd);
+	if (!kvpool_peer_io_ended(peer->fd))
+		return;
+	close_socket(peer);
+	kvpool_client_member_news(peer->client, peer);
 }
 
 static void readable(void *cookie, uint32_t events)
@@ -137,6 +167,10 @@ static void readable(void *cookie, uint32_t events)
 	int i, r;
 
 	(void)events;
+	if (peer->state == KVPOOL_PEER_OVER) {
+		readable_over(peer);
+		return;
+	}
 	peer->server->now_ns = kvpool_clock_ns();
 	for (i = 0; i < PACKETS_A_TURN; i++) {
 		r = kvpool_peer_io_receive(peer->fd, buffer, &bytes);

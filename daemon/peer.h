@@ -2,9 +2,11 @@
 /*
  * One connection: the socket of one member process, the proof of its life, and its channels.
  *
- * Owned by server->peers while its socket is open; a member whose socket ended may stay, owned by
- * its client, to watch its process. Service thread only. Never waits for the peer: what does not
- * fit in the socket's buffer at once is a violation, and a violation drops this peer alone.
+ * Owned by server->peers while it is served. A member that is not served any more stays, owned by
+ * its client, until it is proven gone: its process is no more (pidfd), and the last copy of its end
+ * of the socket is closed, for a child or whoever else was given a copy may have the blocks mapped
+ * too. Service thread only. Never waits for the peer: what does not fit in the socket's buffer at
+ * once is a violation, and a violation drops this peer alone.
  */
 #ifndef KVPOOL_DAEMON_PEER_H
 #define KVPOOL_DAEMON_PEER_H
@@ -23,11 +25,11 @@ struct kvpool_server;
 enum kvpool_peer_state {
 	KVPOOL_PEER_GREETED = 1,  /* HELLO was sent */
 	KVPOOL_PEER_ATTACHED = 2, /* WELCOME was sent; a member of `client` */
-	KVPOOL_PEER_ENDED = 3,    /* the socket is closed */
+	KVPOOL_PEER_OVER = 3,     /* not served any more; a member that is not proven gone yet */
 };
 
 struct kvpool_peer {
-	struct kvpool_list link;        /* in server->peers */
+	struct kvpool_list link;        /* in server->peers, until it is over */
 	struct kvpool_list member_link; /* in client->members */
 	struct kvpool_list channels;    /* owned */
 	struct kvpool_server *server;   /* borrowed */
@@ -35,7 +37,7 @@ struct kvpool_peer {
 	struct kvpool_source *source;   /* owned: the socket */
 	struct kvpool_source *watch;    /* owned: the pidfd, once attached */
 	struct kvpool_source *deadline; /* owned: until attached */
-	int fd;                         /* owned; -1 once ended */
+	int fd;                         /* owned; -1 once nobody has the other end */
 	int pidfd;                      /* owned */
 	pid_t pid;                      /* in our namespace; 0: not visible from here */
 	uid_t uid;
@@ -50,8 +52,9 @@ struct kvpool_peer {
 void kvpool_peer_accept(struct kvpool_server *server, int fd, bool starved);
 
 /*
- * Closes the socket; channels and, with the last member, leases end. May free peer and client.
- * Never call it from below the service of one of its channels.
+ * Serves it no more: channels and, with the last member, leases end. The other side sees the end of
+ * the socket; ours stays open while a member's other end does, to see when that goes. May free peer
+ * and client. Never call it from below the service of one of its channels.
  */
 void kvpool_peer_end(struct kvpool_peer *peer);
 
@@ -65,6 +68,12 @@ void kvpool_peer_refuse(struct kvpool_peer *peer, enum kvpool_refusal reason, co
 
 /* Whether the process is not proven gone yet, asked now. */
 bool kvpool_peer_alive(const struct kvpool_peer *peer);
+
+/* Whether neither its process nor its end of the socket is there any more. */
+static inline bool kvpool_peer_proven_gone(const struct kvpool_peer *peer)
+{
+	return peer->gone && peer->fd < 0;
+}
 
 /* Closes and frees; it is in no list of members any more. For its client. */
 void kvpool_peer_free(struct kvpool_peer *peer);

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -84,4 +85,11 @@ void kvpool_peer_io_drain(int fd)
 		if (recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) <= 0)
 			return;
 	}
+}
+
+bool kvpool_peer_io_ended(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP)) != 0;
 }

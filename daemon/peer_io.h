@@ -9,6 +9,8 @@
 
 #include "shm/handshake.h"
 
+#include <stdbool.h>
+
 /* -EAGAIN: the peer does not read. Other negative errno: the connection is over. */
 int kvpool_peer_io_send(int fd, const void *message, uint32_t bytes, const int *fds, uint32_t n);
 
@@ -26,5 +28,11 @@ void kvpool_peer_io_refuse(int fd, enum kvpool_refusal reason, const char *text)
 
 /* Takes what lies unread, so that a close lets the other side read our last words. */
 void kvpool_peer_io_drain(int fd);
+
+/*
+ * Whether the other end is gone: the last copy of its descriptor was closed, or one that had it
+ * said goodbye to all by shutdown(2). The kernel does not tell these apart.
+ */
+bool kvpool_peer_io_ended(int fd);
 
 #endif

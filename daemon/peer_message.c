@@ -178,6 +178,12 @@ static bool welcome(struct kvpool_peer *peer, const struct kvpool_attach *m)
 	return r == 0 || send_failed(peer, r);
 }
 
+/* Where the daemon only drains, a writer may need further members to finish. */
+static bool turned_away(const struct kvpool_server *s, const struct kvpool_attach *m)
+{
+	return s->leaving || (s->draining && !(m->flags & KVPOOL_ATTACH_JOIN));
+}
+
 static bool on_attach(struct kvpool_peer *peer, const void *packet)
 {
 	const struct kvpool_attach *m = packet;
@@ -194,8 +200,11 @@ static bool on_attach(struct kvpool_peer *peer, const void *packet)
 				    fault);
 		return false;
 	}
-	if (peer->server->draining) {
-		kvpool_peer_refuse(peer, KVPOOL_REFUSAL_DRAINING, "the daemon is about to leave");
+	if (turned_away(peer->server, m)) {
+		kvpool_peer_refuse(peer, KVPOOL_REFUSAL_DRAINING, "%s",
+				   peer->server->leaving ? "the daemon is about to leave"
+							 : "the daemon is drained: it takes no "
+							   "new clients");
 		return false;
 	}
 	if (!find_client(peer, m))

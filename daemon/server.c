@@ -19,8 +19,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define DRAIN_NS       KVPOOL_NS_PER_S
-#define DRAIN_CHECK_NS (10 * KVPOOL_NS_PER_MS)
+#define LEAVE_NS       KVPOOL_NS_PER_S
+#define LEAVE_CHECK_NS (10 * KVPOOL_NS_PER_MS)
 
 static void pool_progress(void *cookie, uint32_t events)
 {
@@ -45,7 +45,7 @@ static uint64_t reserved_blocks(const struct kvpool_server *s)
 }
 
 /* Writers may finish what they began; readers keep their mappings whatever we do. */
-static void drain_check(void *cookie, uint32_t events)
+static void leave_check(void *cookie, uint32_t events)
 {
 	struct kvpool_server *s = cookie;
 	uint64_t now = kvpool_clock_ns();
@@ -54,19 +54,36 @@ static void drain_check(void *cookie, uint32_t events)
 	if (reserved_blocks(s) == 0 || now >= s->leave_ns)
 		s->leave = true;
 	else
-		kvpool_source_set_timer(s->drain_timer, now + DRAIN_CHECK_NS);
+		kvpool_source_set_timer(s->leave_timer, now + LEAVE_CHECK_NS);
 }
 
-void kvpool_server_drain(struct kvpool_server *s)
+void kvpool_server_leave(struct kvpool_server *s)
 {
-	if (s->draining) {
+	if (s->leaving) {
 		s->leave = true;
 		return;
 	}
 	s->draining = true;
-	s->leave_ns = kvpool_clock_ns() + DRAIN_NS;
+	s->leaving = true;
+	s->leave_ns = kvpool_clock_ns() + LEAVE_NS;
 	kvpool_listener_close(&s->listener);
-	drain_check(s, 0);
+	leave_check(s, 0);
+}
+
+void kvpool_server_drain(struct kvpool_server *s)
+{
+	if (!s->draining)
+		kvpool_log(KVPOOL_LOG_NOTICE, "drained by the operator: no new clients and blocks");
+	s->draining = true;
+}
+
+void kvpool_server_resume(struct kvpool_server *s)
+{
+	if (s->leaving)
+		return;
+	if (s->draining)
+		kvpool_log(KVPOOL_LOG_NOTICE, "resumed by the operator");
+	s->draining = false;
 }
 
 static void accepted(void *cookie, int fd, bool starved)
@@ -140,7 +157,7 @@ static int make_parts(struct kvpool_server *s, const char **what)
 	if (r == 0)
 		r = kvpool_waits_init(&s->waits, s->loop);
 	if (r == 0)
-		r = kvpool_loop_add_timer(s->loop, drain_check, s, &s->drain_timer);
+		r = kvpool_loop_add_timer(s->loop, leave_check, s, &s->leave_timer);
 	if (r != 0)
 		return r;
 	*what = "the pool";
@@ -202,7 +219,7 @@ void kvpool_server_free(struct kvpool_server *s)
 	assert(s->n_clients == 0 && s->n_domains == 0);
 	if (s->waits.timer)
 		kvpool_waits_fini(&s->waits);
-	kvpool_source_remove(s->drain_timer);
+	kvpool_source_remove(s->leave_timer);
 	kvpool_source_remove(s->lasted);
 	kvpool_source_remove(s->pool_source);
 	kvpool_pool_free(s->pool);

@@ -70,7 +70,7 @@ struct kvpool_server {
 	struct kvpool_loop *loop;          /* owned */
 	struct kvpool_pool *pool;          /* owned */
 	struct kvpool_source *pool_source; /* owned */
-	struct kvpool_source *drain_timer; /* owned */
+	struct kvpool_source *leave_timer; /* owned */
 	struct kvpool_verify *verify;      /* owned; NULL: none was asked for yet */
 	struct kvpool_listener listener;   /* fd -1 where not listening */
 	struct kvpool_waits waits;         /* WAITs that are not answered yet */
@@ -93,8 +93,9 @@ struct kvpool_server {
 	} adoption;
 
 	bool draining;     /* no new clients, no new reservations */
+	bool leaving;      /* draining, to leave when that is done */
 	bool leave;        /* the run ends with this turn */
-	uint64_t leave_ns; /* draining ends then, whatever is held */
+	uint64_t leave_ns; /* it leaves then, whatever is held */
 };
 
 /* What this daemon offers: enum kvpool_feature. */
@@ -109,11 +110,23 @@ void kvpool_server_free(struct kvpool_server *server);
 /* Accepts clients on this listener from now on; takes it on success. -ENOMEM, -ENOSPC. */
 int kvpool_server_listen(struct kvpool_server *server, struct kvpool_listener *listener);
 
-/* Serves until kvpool_server_drain() is through. */
+/* Serves until kvpool_server_leave() is through. */
 void kvpool_server_run(struct kvpool_server *server);
 
-/* No new clients and reservations; leaves once no reservation is left, at the latest in 1 s. */
+/*
+ * No new clients and reservations; leaves once no reservation is left, at the latest in 1 s. Called
+ * again: at once.
+ */
+void kvpool_server_leave(struct kvpool_server *server);
+
+/*
+ * No new clients and reservations, and stays: what is held is served on, and further members of
+ * clients may come, for a writer may need them to finish.
+ */
 void kvpool_server_drain(struct kvpool_server *server);
+
+/* Ends the draining; not where the daemon leaves. */
+void kvpool_server_resume(struct kvpool_server *server);
 
 /* Room in the hot list for one more channel. -ENOMEM. */
 int kvpool_server_channel_added(struct kvpool_server *server);

@@ -59,6 +59,7 @@ enum kvpool_refusal {
 	KVPOOL_REFUSAL_RESOURCES = 6,  /* the daemon is out of descriptors or memory: try later */
 	KVPOOL_REFUSAL_DRAINING = 7,
 	KVPOOL_REFUSAL_UNKNOWN = 8, /* SEGMENT_GET: no such segment in this domain; socket stays */
+	KVPOOL_REFUSAL_EVICTED = 9, /* the operator ended this client; it may attach afresh */
 };
 
 struct kvpool_message {

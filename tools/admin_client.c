@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asking a daemon at its admin socket: see admin_client.h.
+ * Talking to a daemon's admin socket: see admin_client.h.
  *
  * HTTP by libcurl over a Unix socket. Main thread.
  */
@@ -8,6 +8,7 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,21 +161,34 @@ static int parse(const struct answer *answer, const char *socket, char *why, siz
 	return error;
 }
 
-/* What the daemon says of its refusal; "" where it says nothing. */
-static void read_refusal(const struct answer *answer, char *out, size_t bytes)
+/* What the daemon says about a request that it does not serve; "" where it says nothing. */
+static void read_error(const struct answer *answer, char *text, size_t text_bytes)
 {
 	json_t *document =
-		answer->text != NULL ? json_loadb(answer->text, answer->length, 0, NULL) : NULL;
-	const char *text = json_string_value(json_object_get(document, "error"));
+		json_loadb(answer->text != NULL ? answer->text : "", answer->length, 0, NULL);
+	const char *error = json_string_value(json_object_get(document, "error"));
 
-	snprintf(out, bytes, "%s%s", text != NULL ? ": " : "", text != NULL ? text : "");
+	snprintf(text, text_bytes, "%s%s", error != NULL ? ": " : "", error != NULL ? error : "");
 	json_decref(document);
 }
 
-static int perform(CURL *curl, const char *socket, const char *resource, struct answer *answer,
-		   char *why, size_t why_bytes)
+static int refuse(long status, bool post, const char *socket, const char *resource,
+		  const struct answer *answer, char *why, size_t why_bytes)
 {
-	char refusal[128];
+	char text[200];
+
+	read_error(answer, text, sizeof(text));
+	snprintf(why, why_bytes, "the daemon at %s answers %ld to %s%s", socket, status, resource,
+		 text);
+	if (status == 401 || status == 403)
+		return KVPOOL_ADMIN_E_REFUSED;
+	return post && status >= 400 && status < 500 ? KVPOOL_ADMIN_E_REFUSED
+						     : KVPOOL_ADMIN_E_ANSWER;
+}
+
+static int perform(CURL *curl, bool post, const char *socket, const char *resource,
+		   struct answer *answer, char *why, size_t why_bytes)
+{
 	char url[256];
 	long status = 0;
 	CURLcode code;
@@ -187,21 +201,19 @@ static int perform(CURL *curl, const char *socket, const char *resource, struct 
 	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, DEADLINE_MS);
 	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
 	curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer);
+	if (post)
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
 	code = curl_easy_perform(curl);
 	if (code != CURLE_OK)
 		return explain(curl, code, socket, why, why_bytes);
 	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
 	if (status == 200)
 		return 0;
-	read_refusal(answer, refusal, sizeof(refusal));
-	snprintf(why, why_bytes, "the daemon at %s answers %ld to %s%s", socket, status, resource,
-		 refusal);
-	return status == 401 || status == 403 || status == 409 ? KVPOOL_ADMIN_E_REFUSED
-							       : KVPOOL_ADMIN_E_ANSWER;
+	return refuse(status, post, socket, resource, answer, why, why_bytes);
 }
 
-static int request(const char *socket, const char *resource, int post, char *why, size_t why_bytes,
-		   json_t **out)
+static int ask(bool post, const char *socket, const char *resource, char *why, size_t why_bytes,
+	       json_t **out)
 {
 	struct answer answer = {NULL, 0};
 	CURL *curl;
@@ -212,9 +224,7 @@ static int request(const char *socket, const char *resource, int post, char *why
 	curl = curl_easy_init();
 	if (curl == NULL)
 		return -ENOMEM;
-	if (post)
-		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
-	error = perform(curl, socket, resource, &answer, why, why_bytes);
+	error = perform(curl, post, socket, resource, &answer, why, why_bytes);
 	if (error == 0)
 		error = parse(&answer, socket, why, why_bytes, out);
 	curl_easy_cleanup(curl);
@@ -225,11 +235,11 @@ static int request(const char *socket, const char *resource, int post, char *why
 int kvpool_admin_client_get(const char *socket, const char *resource, char *why, size_t why_bytes,
 			    json_t **out)
 {
-	return request(socket, resource, 0, why, why_bytes, out);
+	return ask(false, socket, resource, why, why_bytes, out);
 }
 
 int kvpool_admin_client_post(const char *socket, const char *resource, char *why, size_t why_bytes,
 			     json_t **out)
 {
-	return request(socket, resource, 1, why, why_bytes, out);
+	return ask(true, socket, resource, why, why_bytes, out);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asking a daemon at its admin socket: one GET or POST, one JSON document.
+ * Talking to a daemon's admin socket: one GET or POST, one JSON document.
  *
  * Main thread of a tool: libcurl is initialised on first use.
  */
@@ -19,7 +19,7 @@
 
 enum {
 	KVPOOL_ADMIN_E_UNREACHABLE = 1, /* nobody answers at that path */
-	KVPOOL_ADMIN_E_REFUSED = 2,     /* no permission, or not now */
+	KVPOOL_ADMIN_E_REFUSED = 2,     /* no permission, or a change that cannot be made */
 	KVPOOL_ADMIN_E_ANSWER = 3,      /* an HTTP error, or no JSON */
 	KVPOOL_ADMIN_E_VERSION = 4,     /* another schema_version */
 	KVPOOL_ADMIN_E_PATH = 5,        /* the path is too long for a socket, or there is none */
@@ -43,7 +43,7 @@ int kvpool_admin_client_beside(const char *data, char path[KVPOOL_ADMIN_SOCKET_B
 int kvpool_admin_client_get(const char *socket, const char *resource, char *why, size_t why_bytes,
 			    json_t **out);
 
-/* POSTs to it, without a body; otherwise the same. */
+/* POSTs to `resource` ("/v1/evict?client=3"), without a body; otherwise the same. */
 int kvpool_admin_client_post(const char *socket, const char *resource, char *why, size_t why_bytes,
 			     json_t **out);
 

@@ -224,6 +224,24 @@ START_TEST(should_report_a_start)
 }
 END_TEST
 
+START_TEST(should_report_when_the_leases_of_a_dead_client_are_back)
+{
+	static const char *const figures[] = {"lease_return_ms", "lease_return_asleep_ms"};
+	json_t *report = report_of("death", "--cycles 3");
+
+	ck_assert_int_eq(json_integer_value(json_object_get(report, "cycles")), 3);
+	assert_positive(report, "leases");
+	assert_positive(report, "leased_blocks");
+	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
+		assert_percentiles(report, figures[i]);
+		assert_positive(json_object_get(report, figures[i]), "max");
+	}
+	ck_assert(json_is_string(json_object_get(report, "method")));
+	ck_assert(json_is_boolean(json_object_get(report, "met")));
+	json_decref(report);
+}
+END_TEST
+
 START_TEST(should_report_an_idle_daemon)
 {
 	json_t *report = report_of("idle", "--seconds 1 --samples 3");
@@ -363,6 +381,7 @@ int main(void)
 	tcase_add_test(figures, should_report_copies_in_pieces);
 	tcase_add_test(figures, should_report_many_channels);
 	tcase_add_test(figures, should_report_a_start);
+	tcase_add_test(figures, should_report_when_the_leases_of_a_dead_client_are_back);
 	tcase_add_test(figures, should_report_an_idle_daemon);
 	tcase_add_test(figures, should_compare_with_the_peers_that_are_there);
 	tcase_add_test(figures, should_leave_out_a_peer_that_is_not_installed);

@@ -66,6 +66,7 @@ static int use_inherited(const struct kvpool_match *match, const struct kvpool_b
 		kvpool_abort(rig.channel, block, 1, 0),
 		kvpool_forget(rig.channel, rig.layout, 0, NULL, 0, 0),
 		kvpool_pointer(rig.channel, rig.layout, 0, block, 0, &address),
+		kvpool_check(rig.channel, match->epoch),
 		kvpool_store(rig.channel, rig.layout, 0, block, 0, &piece, 1),
 		kvpool_load(rig.channel, rig.layout, 0, block, 0, &piece, 1),
 		kvpool_store_pages(rig.channel, rig.layout, 0, block, 1, 0, NULL, 0, NULL, 0),

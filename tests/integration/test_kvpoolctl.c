@@ -254,6 +254,23 @@ START_TEST(should_keep_control_characters_of_a_clients_name_off_the_terminal)
 }
 END_TEST
 
+START_TEST(should_mark_clients_that_are_silent_stopped_dead_or_evicted)
+{
+	fake_daemon("200 OK",
+		    "{\"schema_version\":1,\"clients\":[{\"id\":3,\"name\":\"slow\",\"state\":"
+		    "\"attached\",\"members\":[{\"process\":\"stopped\"},{\"process\":\"running\"}"
+		    ",{\"process\":\"gone\"}],\"idle_ms\":180000},{\"id\":4,\"name\":\"out\","
+		    "\"state\":\"gone-quarantined\",\"evicted\":true,\"members\":[{}],\"idle_ms\":"
+		    "5}]}");
+	ctl("--socket", fake_socket, "clients", NULL);
+	must_say(0, command.out, "silent 3 min");
+	must_say(0, command.out, "3, 1 stopped, 1 dead");
+	must_say(0, command.out, "evicted");
+	must_say(0, command.out, "active");
+	ck_assert_ptr_null(strstr(command.out, "gone-quarantined"));
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("kvpoolctl");
@@ -274,6 +291,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tcase, should_exit_with_6_where_the_daemon_speaks_another_version);
 	tcase_add_test(tcase, should_exit_with_1_where_something_else_answers);
 	tcase_add_test(tcase, should_keep_control_characters_of_a_clients_name_off_the_terminal);
+	tcase_add_test(tcase, should_mark_clients_that_are_silent_stopped_dead_or_evicted);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

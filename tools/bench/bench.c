@@ -34,6 +34,8 @@ static const struct kvpool_bench_command commands[] = {
 	{"idle", "what a daemon costs that nobody asks, and what waking it costs",
 	 KVPOOL_BENCH_TAKES_DAEMON | KVPOOL_BENCH_TAKES_SECONDS | KVPOOL_BENCH_TAKES_SAMPLES,
 	 kvpool_bench_idle},
+	{"death", "from the death of a client until others have what it leased",
+	 KVPOOL_BENCH_TAKES_CYCLES, kvpool_bench_death},
 	{"compare", "the same lookups and copies on other stores, in the same run",
 	 KVPOOL_BENCH_TAKES_KEYS | KVPOOL_BENCH_TAKES_PEERS | KVPOOL_BENCH_TAKES_RESIDENT |
 		 KVPOOL_BENCH_TAKES_SAMPLES,

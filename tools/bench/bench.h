@@ -32,6 +32,7 @@ struct kvpool_bench_options {
 	uint64_t buffer_bytes;
 	uint32_t busy;
 	uint32_t seconds;
+	uint32_t cycles;
 	const char *peers;
 	struct kvpool_bench_list {
 		uint32_t n;
@@ -50,6 +51,7 @@ enum kvpool_bench_option {
 	KVPOOL_BENCH_TAKES_SECONDS = 1u << 6,
 	KVPOOL_BENCH_TAKES_PEERS = 1u << 7,
 	KVPOOL_BENCH_TAKES_SAMPLES = 1u << 8,
+	KVPOOL_BENCH_TAKES_CYCLES = 1u << 9,
 };
 
 struct kvpool_bench_command {
@@ -66,6 +68,7 @@ int kvpool_bench_copy(const struct kvpool_bench_options *options, struct kvpool_
 int kvpool_bench_scale(const struct kvpool_bench_options *options, struct kvpool_report *report);
 int kvpool_bench_start(const struct kvpool_bench_options *options, struct kvpool_report *report);
 int kvpool_bench_idle(const struct kvpool_bench_options *options, struct kvpool_report *report);
+int kvpool_bench_death(const struct kvpool_bench_options *options, struct kvpool_report *report);
 int kvpool_bench_compare(const struct kvpool_bench_options *options, struct kvpool_report *report);
 
 /* Says "kvpool-bench: ..." on stderr and returns `error`, so that a caller may return it. */

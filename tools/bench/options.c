@@ -66,6 +66,8 @@ static const struct option_row rows[] = {
 	 FIELD(pool_bytes)},
 	{"seconds", "N", "how long to watch the idle daemon", KVPOOL_BENCH_TAKES_SECONDS,
 	 OPTION_COUNT32, FIELD(seconds)},
+	{"cycles", "N", "clients that live and die", KVPOOL_BENCH_TAKES_CYCLES, OPTION_COUNT32,
+	 FIELD(cycles)},
 	{"peers", "NAME,...", "redis, memcached", KVPOOL_BENCH_TAKES_PEERS, OPTION_TEXT,
 	 FIELD(peers)},
 };

@@ -10,13 +10,18 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+
+/* A client whose last request is not older is no news. */
+#define SILENT_MS 1000
 
 enum kind {
 	TEXT,
 	NUMBER,
 	BYTES,
+	STATE,
 	MEMBERS,
-	IDLE
+	SILENCE
 };
 
 /* Texts stand left, everything else right. */
@@ -29,14 +34,55 @@ static const struct {
 	{"ID", "id", NUMBER, 6},
 	{"NAME", "name", TEXT, -20},
 	{"DOMAIN", "domain", TEXT, -12},
-	{"STATE", "state", TEXT, -16},
-	{"PROCESSES", "members", MEMBERS, 9},
+	{"STATE", "state", STATE, -16},
+	{"PROCESSES", "members", MEMBERS, -13},
 	{"LEASES", "leases", NUMBER, 8},
 	{"LEASED", "leased_bytes", BYTES, 9},
 	{"RESERVED", "reserved_bytes", BYTES, 9},
 	{"QUARANTINED", "quarantined_blocks", NUMBER, 11},
-	{"IDLE", "idle_ms", IDLE, 8},
+	{"ACTIVITY", "idle_ms", SILENCE, 14},
 };
+
+static uint32_t count(const json_t *members, const char *field, const char *value)
+{
+	const json_t *member;
+	uint32_t n = 0;
+	size_t i;
+
+	json_array_foreach(members, i, member)
+	{
+		const char *is = json_string_value(json_object_get(member, field));
+
+		n += is != NULL && strcmp(is, value) == 0;
+	}
+	return n;
+}
+
+/* "2", "2, 1 stopped", "1, 1 dead": a stopped process keeps what it holds, a dead one nothing. */
+static const char *members_text(const json_t *members, char *text)
+{
+	uint32_t stopped = count(members, "process", "stopped");
+	uint32_t dead = count(members, "process", "gone");
+	int n = snprintf(text, KVPOOL_SHOW_TEXT_BYTES, "%zu", json_array_size(members));
+
+	if (stopped > 0)
+		n += snprintf(text + n, KVPOOL_SHOW_TEXT_BYTES - (size_t)n, ", %" PRIu32 " stopped",
+			      stopped);
+	if (dead > 0)
+		snprintf(text + n, KVPOOL_SHOW_TEXT_BYTES - (size_t)n, ", %" PRIu32 " dead", dead);
+	return text;
+}
+
+static const char *silence_text(uint64_t idle_ms, char *text)
+{
+	char time[KVPOOL_UNITS_BYTES];
+
+	if (idle_ms < SILENT_MS)
+		return "active";
+	snprintf(text, KVPOOL_SHOW_TEXT_BYTES, "silent %s",
+		 kvpool_units_ns(idle_ms * 1000000, time));
+	return text;
+}
 
 static const char *cell(const json_t *client, size_t column, char *text)
 {
@@ -50,10 +96,14 @@ static const char *cell(const json_t *client, size_t column, char *text)
 		return kvpool_units_count(value, text);
 	case BYTES:
 		return kvpool_units_bytes(value, text);
+	case STATE:
+		if (json_is_true(kvpool_show_field(client, "evicted")))
+			return "evicted";
+		return kvpool_show_text(client, field, text);
 	case MEMBERS:
-		return kvpool_units_count(json_array_size(kvpool_show_field(client, field)), text);
-	case IDLE:
-		return kvpool_units_ns(value * 1000000, text);
+		return members_text(kvpool_show_field(client, field), text);
+	case SILENCE:
+		return silence_text(value, text);
 	}
 	return "";
 }

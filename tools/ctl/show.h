@@ -23,19 +23,6 @@ void kvpool_show_clients(const json_t *document);
 /* Whether the daemon serves, but not as it should; `why` then says how. */
 int kvpool_show_degraded(const json_t *status, char *why, size_t why_bytes);
 
-/* GET /v1/verify */
-void kvpool_show_verify(const json_t *document);
-
-/* Whether that run found anything wrong. */
-int kvpool_show_unsound(const json_t *verify);
-
-/*
- * Has the daemon verify a domain (NULL: all) and waits for the end; `structure`: tables of large
- * caches too. As kvpool_admin_client_get(), with the page of the run.
- */
-int kvpool_verify_run(const char *socket, const char *domain, int structure, char *why,
-		      size_t why_bytes, json_t **out);
-
 /* ---- for those above ---- */
 
 /* A member at a path of names, "pool/bytes". NULL where there is none. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `kvpoolctl verify`: begins a run, waits for its end, and shows it. See show.h.
+ * `kvpoolctl verify`: begins a run, waits for its end, and shows it. See command.h.
  *
  * Main thread.
  */
 #include "shm/base.h"
-#include "tools/admin_client.h"
+#include "tools/ctl/command.h"
 #include "tools/ctl/show.h"
+#include "tools/exit_codes.h"
 #include "tools/units.h"
 
 #include <inttypes.h>
@@ -25,7 +26,7 @@ static int running(const json_t *document)
 	return json_is_true(kvpool_show_field(document, "running"));
 }
 
-int kvpool_verify_run(const char *socket, const char *domain, int structure, char *why,
+static int verify(const char *socket, const char *domain, int structure, char *why,
 		      size_t why_bytes, json_t **out)
 {
 	struct timespec pause = {0, LOOK_MIN_NS};
@@ -54,7 +55,7 @@ int kvpool_verify_run(const char *socket, const char *domain, int structure, cha
 	return 0;
 }
 
-void kvpool_show_verify(const json_t *document)
+static void show(const json_t *document)
 {
 	double seconds = json_number_value(kvpool_show_field(document, "seconds"));
 	uint64_t bytes = kvpool_show_integer(document, "bytes");
@@ -74,8 +75,37 @@ void kvpool_show_verify(const json_t *document)
 	printf("tables: %s\n", kvpool_show_text(document, "structure", text));
 }
 
-int kvpool_show_unsound(const json_t *document)
+static bool unsound(const json_t *document)
 {
 	return kvpool_show_integer(document, "corrupt") > 0 ||
 	       json_is_true(kvpool_show_field(document, "structure_fault"));
+}
+
+int kvpool_ctl_verify(const struct kvpool_ctl_request *request)
+{
+	static const char names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789._-";
+	char why[KVPOOL_ADMIN_WHY_BYTES];
+	json_t *document = NULL;
+	int code = KVPOOL_EXIT_FINE;
+	int error;
+
+	if (request->domain != NULL && request->domain[strspn(request->domain, names)] != '\0') {
+		fprintf(stderr, "kvpoolctl: %s is no domain's name\n", request->domain);
+		return KVPOOL_EXIT_USAGE;
+	}
+	error = verify(request->path, request->domain, request->structure, why, sizeof(why),
+		       &document);
+	if (error != 0)
+		return kvpool_ctl_complain(error, why);
+	if (request->json)
+		kvpool_ctl_print_json(document);
+	else
+		show(document);
+	if (unsound(document)) {
+		fprintf(stderr, "kvpoolctl: not everything was what had been stored\n");
+		code = KVPOOL_EXIT_DEGRADED;
+	}
+	json_decref(document);
+	return code;
 }

@@ -99,7 +99,7 @@ class Blocks:
         return [0 if block else code for block, code in zip(words[0::6], words[1::6], strict=True)]
 
     def epoch(self, index: int) -> int:
-        """The daemon life that gave the block."""
+        """The client's life that gave the block: others have the same numbers."""
         return self._fields(index)[4]
 
     def _index(self, index: int) -> int:

@@ -246,7 +246,8 @@ class Channel:
         """The bytes of one shard of a block, not copied; read-only where the pool is.
 
         Only good while the block is leased or reserved and the pool is open: whoever looks at it
-        later sees other bytes, or the process dies. Committed blocks must not be written to.
+        later sees other bytes, or the process dies. Committed blocks must not be written to. What
+        is read after the daemon ended this client may be of others; load() finds that out.
 
         Args:
             layout: of the pool that this channel is of.

@@ -122,7 +122,11 @@ def _use(facts: dict[str, Any], status: dict[str, Any]) -> None:
 
 def _judge_use(report: Report, facts: dict[str, Any]) -> None:
     if facts["state"] == "draining":
-        report.stops("daemon.draining", "the daemon is going away", "start it again")
+        report.stops(
+            "daemon.draining",
+            "the daemon takes no new clients and blocks: it is leaving, or was drained",
+            "start it again, or `kvpoolctl resume`",
+        )
     pool = facts["pool"]
     if pool["error"]:
         report.note(

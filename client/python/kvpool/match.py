@@ -18,7 +18,7 @@ class Match:
         reported: handles that came with it, of all groups together.
         n_groups: groups of the layout.
         lease: number of the lease that holds it; 0 where nothing is held.
-        epoch: the daemon life that gave it.
+        epoch: the client's life that gave it, as in its blocks.
     """
 
     __slots__ = (
