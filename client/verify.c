@@ -107,7 +107,7 @@ static int ask(struct verify *v, uint8_t op, uint64_t epoch,
 
 	if (r != 0)
 		return r;
-	if (epoch != 0 && epoch != channel->link->session->epoch)
+	if (epoch != 0 && epoch != channel->link->session->life)
 		return -ESTALE;
 	if (!(channel->link->session->features & KVPOOL_FEATURE_VERIFY))
 		return kvpool_failure_literal(&channel->failure, -EOPNOTSUPP,
@@ -135,7 +135,7 @@ static int ask_sums(struct verify *v, const struct kvpool_block *blocks, uint32_
 	if (r != 0)
 		return r;
 	memcpy(out, v->channel->link->arena + n * sizeof(handles[0]), n * sizeof(*out));
-	*epoch = v->channel->link->session->epoch;
+	*epoch = v->channel->link->session->life;
 	for (uint32_t i = 0; i < n; i++)
 		if (blocks[i].epoch != *epoch)
 			out[i].state = KVPOOL_SUM_STALE;

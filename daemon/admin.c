@@ -152,12 +152,13 @@ static enum MHD_Result answer(void *cookie, struct MHD_Connection *connection, c
 		if (strcmp(url, pages[i].url) == 0)
 			return answer_page(cookie, connection, &pages[i], method);
 	}
-	return respond(connection, MHD_HTTP_NOT_FOUND,
-		       kvpool_admin_json_error("no such page; there are /v1/status, /v1/clients, "
-					       "/v1/domains, /v1/layouts, /v1/verify, /healthz, and "
-					       "by POST /v1/verify, /v1/evict, /v1/drain, "
-					       "/v1/resume"),
-		       NULL);
+	return respond(
+		connection, MHD_HTTP_NOT_FOUND,
+		kvpool_admin_json_error("no such page; there are /v1/status, /v1/clients, "
+					"/v1/domains, /v1/layouts, /v1/verify, /healthz, and "
+					"by POST /v1/verify, /v1/evict, /v1/drain, "
+					"/v1/resume"),
+		NULL);
 }
 
 static int start_http(struct kvpool_admin *admin)

@@ -140,7 +140,7 @@ char *kvpool_admin_json_status(const struct kvpool_server *s, const char *admin_
 	(void)snprintf(epoch, sizeof(epoch), "%016" PRIx64, s->epoch);
 	return kvpool_admin_json_text(json_pack(
 		"{s:s, s:s, s:I, s:I, s:s, s:s, s:{s:s, s:o}, s:{s:s, s:s}, s:o, s:{s:I, s:I, s:I, "
-		"s:I}, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"s:I}, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"version", KVPOOL_VERSION, "commit", KVPOOL_COMMIT, "pid", (json_int_t)getpid(),
 		"uptime_ms", (json_int_t)((now - s->start_ns) / KVPOOL_NS_PER_MS), "epoch", epoch,
 		"state", s->draining ? "draining" : "serving", "loop", "backend",

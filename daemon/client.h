@@ -24,11 +24,11 @@ struct kvpool_peer;
 struct kvpool_state_client;
 
 struct kvpool_client {
-	struct kvpool_list link;      /* in server->clients */
-	struct kvpool_server *server; /* borrowed */
-	struct kvpool_domain *domain; /* borrowed: outlives its clients */
-	struct kvpool_holder *holder; /* owned: what it holds in the cache */
-	struct kvpool_list members;   /* peers: served, or only watched for their end */
+	struct kvpool_list link;          /* in server->clients */
+	struct kvpool_server *server;     /* borrowed */
+	struct kvpool_domain *domain;     /* borrowed: outlives its clients */
+	struct kvpool_holder *holder;     /* owned: what it holds in the cache */
+	struct kvpool_list members;       /* peers: served, or only watched for their end */
 	struct kvpool_state_client *kept; /* owned: what the next life is to know; NULL: nobody
 					     keeps it */
 	struct kvpool_source *grace; /* owned: its GPU may still be writing; NULL: not running */

@@ -49,7 +49,8 @@ static const char help[] =
 	"  curl --unix-socket /run/kvpool/admin.sock http://localhost/v1/status\n"
 	"\n"
 	"Exit codes: 0 fine, 1 failure (drain: blocks are still being written), 2 usage, 3 daemon\n"
-	"unreachable, 4 refused (evict: no such client), 5 degraded (status), or not all was what\n"
+	"unreachable, 4 refused (no such client or domain), 5 degraded (status), or not all was "
+	"what\n"
 	"had been stored (verify), 6 version mismatch.\n";
 
 static int usage(const char *what, const char *which)

@@ -349,9 +349,9 @@ START_TEST(should_verify_the_domain_that_is_named)
 	put(1, 2, true);
 	snprintf(name, sizeof(name), "uid-%u", (unsigned int)getuid());
 	ctl("verify", "--domain", name, 0, "2 blocks");
-	ctl("verify", "--domain", "uid-12345678", 1, "no such domain");
+	ctl("verify", "--domain", "uid-12345678", 4, "no such domain");
 	ctl("verify", "--domain", "a b", 2, "no domain's name");
-	ctl("status", "--domain", name, 2, "takes neither");
+	ctl("status", "--domain", name, 2, "takes no such option");
 	ctl("verify", "--structure", NULL, 0, "tables: sound");
 }
 END_TEST

@@ -22,7 +22,7 @@ struct fx {
 	struct kvpool_cache_config config;
 	void *catalog; /* owned: mapped; a forked child has the same */
 	size_t catalog_bytes;
-	uint32_t extents; /* given by fx_open() */
+	uint32_t extents;           /* given by fx_open() */
 	struct kvpool_cache *cache; /* owned */
 	struct kvpool_holder *holders[FX_HOLDERS];
 	uint32_t wakes;

@@ -27,7 +27,7 @@ static int running(const json_t *document)
 }
 
 static int verify(const char *socket, const char *domain, int structure, char *why,
-		      size_t why_bytes, json_t **out)
+		  size_t why_bytes, json_t **out)
 {
 	struct timespec pause = {0, LOOK_MIN_NS};
 	char resource[KVPOOL_SHOW_TEXT_BYTES + sizeof(RESOURCE) + 32];
