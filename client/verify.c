@@ -103,7 +103,8 @@ static int ask(struct verify *v, uint8_t op, uint64_t epoch,
 	struct kvpool_channel *channel = v->channel;
 	struct kvpool_deadline deadline =
 		kvpool_deadline_make(v->deadline_ns, channel->pool->deadline_ns);
-	int r = kvpool_channel_begin(channel, NULL, true, &deadline, NULL);
+	/* Whoever did not register a layout is told nothing of its blocks. */
+	int r = kvpool_channel_begin(channel, v->layout, true, &deadline, &request.layout);
 
 	if (r != 0)
 		return r;

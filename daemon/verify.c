@@ -193,7 +193,7 @@ static void drop(struct kvpool_verify *v, const struct kvpool_wire_block *place)
 	uint64_t suppressed;
 	uint32_t went;
 
-	if (kvpool_cache_drop(v->domain->cache, 1, &handle, &went) != 0) {
+	if (kvpool_cache_drop(v->domain->cache, NULL, 1, &handle, &went) != 0) {
 		v->progress.skipped++;
 		return;
 	}
