@@ -310,7 +310,7 @@ void kvpool_verify_progress(const struct kvpool_server *s, struct kvpool_verify_
 	const struct kvpool_verify *v = s->verify;
 
 	*out = v ? v->progress : (struct kvpool_verify_progress){0};
-	if (out->running)
+	if (v && out->running)
 		out->elapsed_ns = kvpool_clock_ns() - v->start_ns;
 }
 

@@ -56,7 +56,7 @@ static int sum_range(struct kvpool_reader *reader, int fd, uint64_t at, uint64_t
 			continue;
 		if (got <= 0)
 			return got < 0 ? -errno : -ENODATA;
-		crc = kvpool_crc32c(crc, reader->chunk, (size_t)got);
+		crc = kvpool_crc32c_add(crc, reader->chunk, (size_t)got);
 		at += (uint64_t)got;
 		bytes -= (uint64_t)got;
 	}

@@ -27,7 +27,7 @@ int kvpool_show_degraded(const json_t *status, char *why, size_t why_bytes);
 void kvpool_show_verify(const json_t *document);
 
 /* Whether that run found anything wrong. */
-int kvpool_show_unsound(const json_t *verify);
+int kvpool_show_unsound(const json_t *document);
 
 /*
  * Has the daemon verify a domain (NULL: all) and waits for the end; `structure`: tables of large
