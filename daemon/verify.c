@@ -134,7 +134,10 @@ static bool find_file(struct kvpool_verify *v, struct kvpool_reader_batch *batch
 	fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
-	batch->files[batch->n_files++] = (struct kvpool_reader_file){segment, fd};
+	batch->files[batch->n_files].segment = segment;
+	batch->files[batch->n_files].fd = fd;
+	atomic_init(&batch->files[batch->n_files].over, false);
+	batch->n_files++;
 	return true;
 }
 
@@ -320,6 +323,12 @@ void kvpool_verify_domain_gone(struct kvpool_domain *domain)
 
 	if (v && v->domain == domain)
 		v->domain = NULL;
+}
+
+void kvpool_verify_segment_gone(struct kvpool_server *s, uint32_t segment)
+{
+	if (s->verify && s->verify->reader)
+		kvpool_reader_segment_over(s->verify->reader, segment);
 }
 
 void kvpool_verify_free(struct kvpool_verify *v)
