@@ -89,7 +89,7 @@ START_TEST(should_sum_up_all_shards_of_every_block)
 	ck_assert_uint_eq(batch->items[0].crc32c, kvpool_crc32c_add(0, bytes, 1000));
 	for (uint32_t s = 0; s < 3; s++)
 		whole ^= kvpool_crc32c_shard(
-			kvpool_crc32c_add(0, bytes + 4096 + s * 300032, 300000), s);
+			kvpool_crc32c_add(0, bytes + 4096 + (size_t)s * 300032, 300000), s);
 	ck_assert_int_eq(batch->items[1].error, 0);
 	ck_assert_uint_eq(batch->items[1].crc32c, whole);
 }
