@@ -23,6 +23,11 @@ struct verify {
 	uint64_t deadline_ns; /* of each request: reading the bytes takes as long as it takes */
 };
 
+uint32_t kvpool_crc32c(uint32_t crc, const void *bytes, size_t n)
+{
+	return kvpool_crc32c_add(crc, bytes, n);
+}
+
 int kvpool_checksum(struct kvpool_channel *channel, const struct kvpool_layout *layout,
 		    uint32_t group, const struct kvpool_block *block, uint32_t shard, uint32_t *out)
 {
@@ -31,7 +36,7 @@ int kvpool_checksum(struct kvpool_channel *channel, const struct kvpool_layout *
 
 	if (r != 0)
 		return r;
-	*out = kvpool_crc32c(0, view.address, view.slot_bytes);
+	*out = kvpool_crc32c_add(0, view.address, view.slot_bytes);
 	kvpool_view_close(channel, &view);
 	return 0;
 }
@@ -103,7 +108,8 @@ static int ask(struct verify *v, uint8_t op, uint64_t epoch,
 	struct kvpool_channel *channel = v->channel;
 	struct kvpool_deadline deadline =
 		kvpool_deadline_make(v->deadline_ns, channel->pool->deadline_ns);
-	int r = kvpool_channel_begin(channel, NULL, true, &deadline, NULL);
+	/* Whoever did not register a layout is told nothing of its blocks. */
+	int r = kvpool_channel_begin(channel, v->layout, true, &deadline, &request.layout);
 
 	if (r != 0)
 		return r;
@@ -123,7 +129,7 @@ static int ask_sums(struct verify *v, const struct kvpool_block *blocks, uint32_
 		    struct kvpool_wire_sum *out, uint64_t *epoch)
 {
 	struct kvpool_wire_handle handles[BATCH];
-	struct kvpool_reply reply;
+	struct kvpool_reply reply = {0};
 	int r;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -164,7 +170,7 @@ static int compare(struct verify *v, const struct kvpool_block *block,
 /* Nobody shall read these. A reader may not say so; the next who verifies will. */
 static int drop(struct verify *v, uint64_t epoch, const struct kvpool_wire_handle *bad, uint32_t n)
 {
-	struct kvpool_reply reply;
+	struct kvpool_reply reply = {0};
 	int r;
 
 	if (n == 0 || v->channel->pool->wish.read_only)

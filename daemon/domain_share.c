@@ -9,6 +9,7 @@
 #include "daemon/kill_point.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
+#include "daemon/verify.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -74,6 +75,7 @@ static struct domain_segment *find(const struct kvpool_domain *domain, uint32_t 
 
 static void give_back(struct kvpool_domain *domain, struct domain_segment *ds)
 {
+	kvpool_verify_segment_gone(domain->server, ds->segment->id);
 	kvpool_pool_release(domain->server->pool, ds->segment);
 	if (ds->read_only >= 0)
 		(void)close(ds->read_only);

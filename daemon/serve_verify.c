@@ -27,8 +27,8 @@ int kvpool_serve_sums(struct kvpool_channel *ch, const struct kvpool_request *re
 				  (uint64_t)request->n * sizeof(struct kvpool_wire_sum));
 	if (!to)
 		return KVPOOL_STATUS_INVALID;
-	return kvpool_cache_sums(ch->cache, request->n, from, (struct kvpool_wire_sum *)(void *)to,
-				 &reply->granted);
+	return kvpool_cache_sums(ch->cache, ch->client->holder, request->n, from,
+				 (struct kvpool_wire_sum *)(void *)to, &reply->granted);
 }
 
 int kvpool_serve_drop(struct kvpool_channel *ch, const struct kvpool_request *request,
@@ -38,5 +38,5 @@ int kvpool_serve_drop(struct kvpool_channel *ch, const struct kvpool_request *re
 
 	if (!from)
 		return KVPOOL_STATUS_INVALID;
-	return kvpool_cache_drop(ch->cache, request->n, from, &reply->granted);
+	return kvpool_cache_drop(ch->cache, ch->client->holder, request->n, from, &reply->granted);
 }

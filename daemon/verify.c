@@ -134,7 +134,10 @@ static bool find_file(struct kvpool_verify *v, struct kvpool_reader_batch *batch
 	fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
-	batch->files[batch->n_files++] = (struct kvpool_reader_file){segment, fd};
+	batch->files[batch->n_files].segment = segment;
+	batch->files[batch->n_files].fd = fd;
+	atomic_init(&batch->files[batch->n_files].over, false);
+	batch->n_files++;
 	return true;
 }
 
@@ -193,7 +196,7 @@ static void drop(struct kvpool_verify *v, const struct kvpool_wire_block *place)
 	uint64_t suppressed;
 	uint32_t went;
 
-	if (kvpool_cache_drop(v->domain->cache, 1, &handle, &went) != 0) {
+	if (kvpool_cache_drop(v->domain->cache, NULL, 1, &handle, &went) != 0) {
 		v->progress.skipped++;
 		return;
 	}
@@ -310,7 +313,7 @@ void kvpool_verify_progress(const struct kvpool_server *s, struct kvpool_verify_
 	const struct kvpool_verify *v = s->verify;
 
 	*out = v ? v->progress : (struct kvpool_verify_progress){0};
-	if (out->running)
+	if (v && out->running)
 		out->elapsed_ns = kvpool_clock_ns() - v->start_ns;
 }
 
@@ -320,6 +323,12 @@ void kvpool_verify_domain_gone(struct kvpool_domain *domain)
 
 	if (v && v->domain == domain)
 		v->domain = NULL;
+}
+
+void kvpool_verify_segment_gone(struct kvpool_server *s, uint32_t segment)
+{
+	if (s->verify && s->verify->reader)
+		kvpool_reader_segment_over(s->verify->reader, segment);
 }
 
 void kvpool_verify_free(struct kvpool_verify *v)

@@ -54,6 +54,9 @@ void kvpool_verify_progress(const struct kvpool_server *server, struct kvpool_ve
 /* The domain is about to end. */
 void kvpool_verify_domain_gone(struct kvpool_domain *domain);
 
+/* The segment is about to leave its domain. */
+void kvpool_verify_segment_gone(struct kvpool_server *server, uint32_t segment);
+
 /* Ends a run that is under way. Takes NULL. */
 void kvpool_verify_free(struct kvpool_verify *verify);
 

@@ -40,23 +40,41 @@ static bool stopped(struct kvpool_reader *reader)
 	return atomic_load_explicit(&reader->stop, memory_order_relaxed);
 }
 
+static void close_file(struct kvpool_reader_file *file)
+{
+	if (file->fd >= 0)
+		(void)close(file->fd);
+	file->fd = -1;
+}
+
+/* Closes what was given back. Whether reading may go on. */
+static bool look(struct kvpool_reader *reader, const struct kvpool_reader_file *file)
+{
+	struct kvpool_reader_batch *batch = &reader->batch;
+
+	for (uint32_t f = 0; f < batch->n_files; f++)
+		if (atomic_load_explicit(&batch->files[f].over, memory_order_relaxed))
+			close_file(&batch->files[f]);
+	return !stopped(reader) && file->fd >= 0;
+}
+
 /* The CRC of a range of the file. Negative errno; -ECANCELED where the end was asked for. */
-static int sum_range(struct kvpool_reader *reader, int fd, uint64_t at, uint64_t bytes,
-		     uint32_t *out)
+static int sum_range(struct kvpool_reader *reader, const struct kvpool_reader_file *file,
+		     uint64_t at, uint64_t bytes, uint32_t *out)
 {
 	uint32_t crc = 0;
 
 	while (bytes > 0) {
 		ssize_t got;
 
-		if (stopped(reader))
+		if (!look(reader, file))
 			return -ECANCELED;
-		got = pread(fd, reader->chunk, KVPOOL_MIN(bytes, CHUNK_BYTES), (off_t)at);
+		got = pread(file->fd, reader->chunk, KVPOOL_MIN(bytes, CHUNK_BYTES), (off_t)at);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
 			return got < 0 ? -errno : -ENODATA;
-		crc = kvpool_crc32c(crc, reader->chunk, (size_t)got);
+		crc = kvpool_crc32c_add(crc, reader->chunk, (size_t)got);
 		at += (uint64_t)got;
 		bytes -= (uint64_t)got;
 	}
@@ -68,7 +86,7 @@ static void sum_item(struct kvpool_reader *reader, struct kvpool_reader_item *it
 {
 	const struct kvpool_cache_stored *stored = &item->stored;
 	uint64_t at = (uint64_t)stored->place.offset << KVPOOL_UNIT_SHIFT;
-	int fd = reader->batch.files[item->file].fd;
+	const struct kvpool_reader_file *file = &reader->batch.files[item->file];
 
 	item->crc32c = 0;
 	item->error = 0;
@@ -76,7 +94,7 @@ static void sum_item(struct kvpool_reader *reader, struct kvpool_reader_item *it
 		uint32_t crc = 0;
 
 		item->error =
-			sum_range(reader, fd, at + s * stored->stride, stored->slot_bytes, &crc);
+			sum_range(reader, file, at + s * stored->stride, stored->slot_bytes, &crc);
 		item->crc32c ^= kvpool_crc32c_shard(crc, s);
 	}
 }
@@ -108,7 +126,7 @@ static void *read_main(void *argument)
 static void close_files(struct kvpool_reader_batch *batch)
 {
 	for (uint32_t f = 0; f < batch->n_files; f++)
-		(void)close(batch->files[f].fd);
+		close_file(&batch->files[f]);
 	batch->n_files = 0;
 }
 
@@ -194,4 +212,14 @@ struct kvpool_reader_batch *kvpool_reader_take(struct kvpool_reader *reader)
 	here = !reader->sent;
 	(void)pthread_mutex_unlock(&reader->lock);
 	return here ? &reader->batch : NULL;
+}
+
+void kvpool_reader_segment_over(struct kvpool_reader *reader, uint32_t segment)
+{
+	struct kvpool_reader_batch *batch = &reader->batch;
+
+	/* Neither changes while the batch is out; while it is here, it is closed soon anyway. */
+	for (uint32_t f = 0; f < batch->n_files; f++)
+		if (batch->files[f].segment == segment)
+			atomic_store_explicit(&batch->files[f].over, true, memory_order_relaxed);
 }

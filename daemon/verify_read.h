@@ -15,6 +15,7 @@
 
 #include "src/cache.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #define KVPOOL_READER_ITEMS 256u
@@ -34,7 +35,9 @@ struct kvpool_reader_batch {
 	struct kvpool_reader_item items[KVPOOL_READER_ITEMS];
 	struct kvpool_reader_file {
 		uint32_t segment;
-		int fd; /* owned: the segment may be given back meanwhile */
+		int fd; /* owned; -1: closed, because the segment was given back meanwhile */
+		/* W: service thread. R: the thread. Relaxed: a wish, seen with the next chunk. */
+		atomic_bool over;
 	} files[KVPOOL_READER_FILES];
 };
 
@@ -50,6 +53,12 @@ int kvpool_reader_fd(const struct kvpool_reader *reader);
 /* Empty, its files closed. */
 struct kvpool_reader_batch *kvpool_reader_begin(struct kvpool_reader *reader);
 void kvpool_reader_send(struct kvpool_reader *reader);
+
+/*
+ * The segment is being given back: its descriptor is closed within a chunk, since its huge pages
+ * are not free before. What was to be read there fails.
+ */
+void kvpool_reader_segment_over(struct kvpool_reader *reader, uint32_t segment);
 
 /* The batch with its answers; NULL: not yet. */
 struct kvpool_reader_batch *kvpool_reader_take(struct kvpool_reader *reader);

@@ -178,7 +178,7 @@ kvpool_crc32c_fn kvpool_crc32c_by(enum kvpool_crc32c_path path)
 	return path == KVPOOL_CRC32C_TABLE ? by_table : NULL;
 }
 
-uint32_t kvpool_crc32c(uint32_t crc, const void *bytes, size_t n)
+uint32_t kvpool_crc32c_add(uint32_t crc, const void *bytes, size_t n)
 {
 	kvpool_crc32c_fn fn = kvpool_crc32c_by(KVPOOL_CRC32C_HARDWARE);
 

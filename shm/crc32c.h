@@ -11,12 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * Of n bytes that follow those whose CRC is `crc`; 0 to begin with. Part of libkvpool's interface
- * too (client/kvpool.h), hence visible.
- */
-__attribute__((visibility("default"))) uint32_t kvpool_crc32c(uint32_t crc, const void *bytes,
-							      size_t n);
+/* Of n bytes that follow those whose CRC is `crc`; 0 to begin with. */
+uint32_t kvpool_crc32c_add(uint32_t crc, const void *bytes, size_t n);
 
 /*
  * What a shard adds to the checksum of its block: the block's is the XOR of this over all shards.

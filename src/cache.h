@@ -315,19 +315,20 @@ void kvpool_cache_wait_cancel(struct kvpool_cache *cache, struct kvpool_waiter *
 
 /*
  * The checksums that came with the COMMITs of these blocks; READY ones, and those that somebody
- * still leases. `found` counts those that have one. `handles` and `sums` are peer memory, n of
- * each. INVALID: n.
+ * still leases, of layouts that the holder registered. `found` counts those that have one.
+ * `handles` and `sums` are peer memory, n of each. INVALID: n.
  */
-int kvpool_cache_sums(struct kvpool_cache *cache, uint32_t n,
+int kvpool_cache_sums(struct kvpool_cache *cache, const struct kvpool_holder *holder, uint32_t n,
 		      const struct kvpool_wire_handle *handles, struct kvpool_wire_sum *sums,
 		      uint32_t *found);
 
 /*
  * The bytes of these blocks are not what was stored: they go, with all that hangs on them, as
- * kvpool_cache_forget() does it; `done` counts these too. Blocks that are not READY any more, in
- * this generation, are passed over; STALE where all are. `handles` is peer memory.
+ * kvpool_cache_forget() does it; `done` counts these too. Passed over is what is not READY any
+ * more, in this generation, or of a layout that the holder did not register (NULL: the daemon
+ * itself asks); STALE where that is all. `handles` is peer memory.
  */
-int kvpool_cache_drop(struct kvpool_cache *cache, uint32_t n,
+int kvpool_cache_drop(struct kvpool_cache *cache, const struct kvpool_holder *holder, uint32_t n,
 		      const struct kvpool_wire_handle *handles, uint32_t *done);
 
 /* A READY block: where its bytes are, and what they should sum up to. */

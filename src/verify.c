@@ -7,8 +7,12 @@
  */
 #include "src/cache_internal.h"
 
-/* The record that a handle names; NULL where that generation is over. */
+/*
+ * The record that a handle names; NULL where that generation is over, or where it is of a layout
+ * that is not the holder's: numbers can be guessed, fingerprints cannot.
+ */
 static const struct kvpool_record *find(const struct kvpool_cache *cache,
+					const struct kvpool_holder *holder,
 					const struct kvpool_wire_handle *handle)
 {
 	const struct kvpool_record *record;
@@ -16,7 +20,10 @@ static const struct kvpool_record *find(const struct kvpool_cache *cache,
 	if (handle->block == 0 || handle->block > cache->block_slab.fresh)
 		return NULL;
 	record = &cache->records[handle->block];
-	return record->generation == handle->generation ? record : NULL;
+	if (record->generation != handle->generation ||
+	    (holder && !kvpool_layout_of(cache, holder, record->layout)))
+		return NULL;
+	return record;
 }
 
 static struct kvpool_wire_sum sum_of(const struct kvpool_record *record)
@@ -29,7 +36,7 @@ static struct kvpool_wire_sum sum_of(const struct kvpool_record *record)
 	return (struct kvpool_wire_sum){record->crc32c, KVPOOL_SUM_GIVEN};
 }
 
-int kvpool_cache_sums(struct kvpool_cache *cache, uint32_t n,
+int kvpool_cache_sums(struct kvpool_cache *cache, const struct kvpool_holder *holder, uint32_t n,
 		      const struct kvpool_wire_handle *handles, struct kvpool_wire_sum *sums,
 		      uint32_t *found)
 {
@@ -43,7 +50,7 @@ int kvpool_cache_sums(struct kvpool_cache *cache, uint32_t n,
 
 		memcpy(&handle, &handles[i], sizeof(handle));
 		KVPOOL_COPIED(handle);
-		sum = sum_of(find(cache, &handle));
+		sum = sum_of(find(cache, holder, &handle));
 		given += sum.state == KVPOOL_SUM_GIVEN;
 		memcpy(&sums[i], &sum, sizeof(sum));
 	}
@@ -51,7 +58,7 @@ int kvpool_cache_sums(struct kvpool_cache *cache, uint32_t n,
 	return 0;
 }
 
-int kvpool_cache_drop(struct kvpool_cache *cache, uint32_t n,
+int kvpool_cache_drop(struct kvpool_cache *cache, const struct kvpool_holder *holder, uint32_t n,
 		      const struct kvpool_wire_handle *handles, uint32_t *done)
 {
 	uint32_t went = 0;
@@ -66,7 +73,7 @@ int kvpool_cache_drop(struct kvpool_cache *cache, uint32_t n,
 
 		memcpy(&handle, &handles[i], sizeof(handle));
 		KVPOOL_COPIED(handle);
-		record = find(cache, &handle);
+		record = find(cache, holder, &handle);
 		if (!record || record->state != KVPOOL_BLOCK_READY)
 			continue;
 		kvpool_tree_kill(cache, handle.block, &killed);

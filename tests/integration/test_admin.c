@@ -151,7 +151,7 @@ static void hex(const uint8_t *bytes, size_t n, char *out)
 START_TEST(should_show_no_token_and_no_key)
 {
 	static const char *const pages[] = {"/v1/status", "/v1/clients", "/v1/domains",
-					    "/v1/layouts"};
+					    "/v1/layouts", "/v1/verify"};
 	char token[2 * KVPOOL_TOKEN_BYTES + 1], key[2 * KVPOOL_KEY_BYTES + 1], *text;
 	uint8_t bytes[KVPOOL_KEY_BYTES];
 	struct kvpool_raw raw;
@@ -204,6 +204,50 @@ START_TEST(should_answer_in_json_also_where_it_refuses)
 }
 END_TEST
 
+static bool verified(void *cookie)
+{
+	json_t *page = kvpool_raw_get(admin(), "/v1/verify");
+	bool over = json_is_false(json_object_get(page, "running"));
+
+	(void)cookie;
+	json_decref(page);
+	return over;
+}
+
+START_TEST(should_verify_when_it_is_posted_and_show_it_when_asked)
+{
+	struct kvpool_raw raw;
+	json_t *page;
+	int code;
+
+	kvpool_raw_attach(path(), "verified", 0, NULL, &raw);
+	kvpool_raw_layout(&raw, 4096);
+	(void)kvpool_raw_store(&raw, 1);
+	page = kvpool_raw_get(admin(), "/v1/verify");
+	ck_assert_int_eq(kvpool_raw_number(page, "runs"), 0);
+	json_decref(page);
+	page = kvpool_raw_http(admin(), "POST", "/v1/verify?domain=nobody", &code);
+	ck_assert_int_eq(code, 404);
+	(void)text_at(page, "error");
+	json_decref(page);
+	for (int64_t run = 1; run <= 2; run++) {
+		page = kvpool_raw_http(admin(), "POST", "/v1/verify", &code);
+		ck_assert_int_eq(code, 200);
+		ck_assert_int_eq(kvpool_raw_number(page, "runs"), run);
+		json_decref(page);
+		ck_assert(kvpool_harness_until(verified, NULL, KVPOOL_RAW_MS));
+	}
+	page = kvpool_raw_get(admin(), "/v1/verify");
+	ck_assert_int_eq(kvpool_raw_number(page, "without_checksum"), 1);
+	ck_assert_str_eq(text_at(page, "structure"), "sound");
+	json_decref(page);
+	page = kvpool_raw_http(admin(), "DELETE", "/v1/verify", &code);
+	ck_assert_int_eq(code, 405);
+	json_decref(page);
+	kvpool_raw_close(&raw);
+}
+END_TEST
+
 /* Callers that say nothing, or nonsense, hold up nobody. */
 START_TEST(should_serve_others_beside_callers_that_say_nothing)
 {
@@ -239,6 +283,7 @@ static Suite *admin_suite(void)
 	tcase_add_test(pages, should_show_clients_domains_and_layouts);
 	tcase_add_test(pages, should_show_no_token_and_no_key);
 	tcase_add_test(pages, should_answer_in_json_also_where_it_refuses);
+	tcase_add_test(pages, should_verify_when_it_is_posted_and_show_it_when_asked);
 	tcase_add_test(pages, should_serve_others_beside_callers_that_say_nothing);
 	suite_add_tcase(suite, pages);
 	return suite;

@@ -173,8 +173,8 @@ END_TEST
 
 START_TEST(should_report_copies_in_pieces)
 {
-	json_t *report =
-		report_of("copy", "--buffer 8M --blocks 64K,384K --pieces 1,32 --rounds 1");
+	json_t *report = report_of(
+		"copy", "--buffer 8M --blocks 64K,384K --pieces 1,32 --rounds 1 --checksum");
 
 	for (size_t i = 0; i < 4; i++) {
 		const json_t *figure = row(report, "results", 4, i);
@@ -187,6 +187,11 @@ START_TEST(should_report_copies_in_pieces)
 		assert_positive(figure, "store_gbps");
 		assert_positive(figure, "load_gbps");
 		ck_assert(json_is_boolean(json_object_get(figure, "met")));
+		figure = row(report, "checksums", 4, i);
+		assert_positive(figure, "store_summed_gbps");
+		assert_positive(figure, "store_ratio");
+		assert_positive(figure, "load_verified_gbps");
+		assert_positive(figure, "load_ratio");
 	}
 	json_decref(report);
 }

@@ -365,7 +365,7 @@ START_TEST(should_write_no_key_into_its_log)
 	flip(&blocks[0], 8);
 	must_find(5, 1, 1, 1);
 	for (uint32_t i = 0; i < KVPOOL_KEY_SIZE; i++)
-		snprintf(key + 2 * i, 3, "%02x", bytes[i]);
+		snprintf(key + 2 * (size_t)i, 3, "%02x", bytes[i]);
 	key[16] = '\0';
 	ck_assert_ptr_null(strstr(kvpool_harness_stderr(daemon_), key));
 }

@@ -34,6 +34,14 @@ def test_should_read_what_another_engine_computed(engine: Callable[..., Engine])
     assert b.computed_tokens == 5
 
 
+def test_should_read_what_came_with_checksums(engine: Callable[..., Engine]) -> None:
+    a, b = engine(checksum=True), engine(checksum=True)
+
+    assert a.run("first", PROMPT) == 0
+    assert b.run("second", PROMPT) == 10 * TOKENS
+    assert engine().run("third", PROMPT) == 10 * TOKENS
+
+
 def test_should_leave_the_last_token_to_be_computed(engine: Callable[..., Engine]) -> None:
     a, b = engine(), engine()
     a.run("first", PROMPT[: 4 * TOKENS])

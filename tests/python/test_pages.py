@@ -57,6 +57,22 @@ def test_should_bring_pages_from_one_engine_to_another(
     assert theirs.bytes == expected.bytes
 
 
+def test_should_find_a_flipped_bit_in_what_came_with_a_checksum(
+    channel: kvpool.Channel, layout: kvpool.Layout
+) -> None:
+    blocks = channel.reserve(layout, 0, keys(1, 0, 3))
+    for i in range(3):
+        channel.store(layout, 0, blocks, i, [content(1, i)])
+    bytes_ = channel.view(layout, 0, blocks, 1)
+    assert channel.commit_checksum(layout, 0, blocks) == 3
+    match = channel.match(layout, keys(1, 0, 3))
+    assert channel.verify(layout, 0, match.of(0)) == 0
+    bytes_[100] ^= 1
+    assert channel.verify(layout, 0, match.of(0)) == 1
+    channel.release(match)
+    assert harness.get(channel, layout, 1, 3) == 1
+
+
 def test_should_pass_over_blocks_that_were_not_granted(
     channel: kvpool.Channel, layout: kvpool.Layout
 ) -> None:

@@ -48,7 +48,7 @@ static struct kvpool_wire_sum sum(const struct kvpool_wire_block *block)
 	struct kvpool_wire_sum out;
 	uint32_t found = 9;
 
-	ck_assert_int_eq(kvpool_cache_sums(fx.cache, 1, &h, &out, &found), 0);
+	ck_assert_int_eq(kvpool_cache_sums(fx.cache, fx_holder(0), 1, &h, &out, &found), 0);
 	ck_assert_uint_eq(found, out.state == KVPOOL_SUM_GIVEN);
 	return out;
 }
@@ -65,7 +65,7 @@ static int drop(const struct kvpool_wire_block *block, uint32_t *done)
 {
 	struct kvpool_wire_handle h = handle(block, 0);
 
-	return kvpool_cache_drop(fx.cache, 1, &h, done);
+	return kvpool_cache_drop(fx.cache, fx_holder(0), 1, &h, done);
 }
 
 START_TEST(should_tell_the_checksum_of_a_commit)
@@ -167,6 +167,26 @@ START_TEST(should_not_drop_a_block_that_took_another_ones_place)
 }
 END_TEST
 
+START_TEST(should_serve_nobody_who_did_not_register_the_layout)
+{
+	struct kvpool_wire_sum told;
+	struct kvpool_wire_handle h;
+	uint32_t n = 9;
+
+	store(1);
+	h = handle(&blocks[0], 0);
+	ck_assert_int_eq(kvpool_cache_sums(fx.cache, fx_holder(2), 1, &h, &told, &n), 0);
+	ck_assert_uint_eq(told.state, KVPOOL_SUM_STALE);
+	ck_assert_uint_eq(told.crc32c, 0);
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(kvpool_cache_drop(fx.cache, fx_holder(2), 1, &h, &n), KVPOOL_STATUS_STALE);
+	ck_assert_uint_eq(fx_hit(0, layout, 1, 1), 1);
+	/* The daemon itself may. */
+	ck_assert_int_eq(kvpool_cache_drop(fx.cache, NULL, 1, &h, &n), 0);
+	ck_assert_uint_eq(fx_hit(0, layout, 1, 1), 0);
+}
+END_TEST
+
 START_TEST(should_not_drop_what_is_being_written)
 {
 	uint32_t done = 0;
@@ -183,11 +203,14 @@ START_TEST(should_refuse_lists_without_end)
 	struct kvpool_wire_sum out;
 	uint32_t n = 0;
 
-	ck_assert_int_eq(kvpool_cache_sums(fx.cache, 0, &h, &out, &n), KVPOOL_STATUS_INVALID);
-	ck_assert_int_eq(kvpool_cache_drop(fx.cache, 0, &h, &n), KVPOOL_STATUS_INVALID);
-	ck_assert_int_eq(kvpool_cache_sums(fx.cache, KVPOOL_KEYS_MAX + 1, &h, &out, &n),
+	ck_assert_int_eq(kvpool_cache_sums(fx.cache, fx_holder(0), 0, &h, &out, &n),
 			 KVPOOL_STATUS_INVALID);
-	ck_assert_int_eq(kvpool_cache_drop(fx.cache, KVPOOL_KEYS_MAX + 1, &h, &n),
+	ck_assert_int_eq(kvpool_cache_drop(fx.cache, fx_holder(0), 0, &h, &n),
+			 KVPOOL_STATUS_INVALID);
+	ck_assert_int_eq(
+		kvpool_cache_sums(fx.cache, fx_holder(0), KVPOOL_KEYS_MAX + 1, &h, &out, &n),
+		KVPOOL_STATUS_INVALID);
+	ck_assert_int_eq(kvpool_cache_drop(fx.cache, fx_holder(0), KVPOOL_KEYS_MAX + 1, &h, &n),
 			 KVPOOL_STATUS_INVALID);
 }
 END_TEST
@@ -238,6 +261,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tcase, should_drop_a_block_with_all_that_hangs_on_it);
 	tcase_add_test(tcase, should_leave_a_dropped_block_to_those_who_lease_it);
 	tcase_add_test(tcase, should_not_drop_a_block_that_took_another_ones_place);
+	tcase_add_test(tcase, should_serve_nobody_who_did_not_register_the_layout);
 	tcase_add_test(tcase, should_not_drop_what_is_being_written);
 	tcase_add_test(tcase, should_refuse_lists_without_end);
 	tcase_add_test(tcase, should_walk_over_every_stored_block_once_in_bounded_steps);

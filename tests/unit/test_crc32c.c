@@ -102,8 +102,7 @@ END_TEST
 START_TEST(should_give_the_same_by_the_instruction_as_by_tables)
 {
 	/* What three runs of either length take, once and several times over. */
-	static const size_t around[] = {8,     3072,  2 * 3072,     8 * 3072,
-					24576, 49152, 24576 + 3072, LARGEST - 64};
+	static const size_t around[] = {8, 3072, 6144, 24576, 27648, 49152, LARGEST - 64};
 	kvpool_crc32c_fn table = kvpool_crc32c_by(KVPOOL_CRC32C_TABLE);
 	kvpool_crc32c_fn hardware = kvpool_crc32c_by(KVPOOL_CRC32C_HARDWARE);
 
@@ -119,20 +118,20 @@ END_TEST
 
 START_TEST(should_find_a_flipped_bit)
 {
-	uint32_t sum = kvpool_crc32c(0, bytes, LARGEST);
+	uint32_t sum = kvpool_crc32c_add(0, bytes, LARGEST);
 
 	for (size_t i = 0; i < LARGEST; i += 9973) {
 		bytes[i] ^= (uint8_t)(1u << i % 8);
-		ck_assert_uint_ne(kvpool_crc32c(0, bytes, LARGEST), sum);
+		ck_assert_uint_ne(kvpool_crc32c_add(0, bytes, LARGEST), sum);
 		bytes[i] ^= (uint8_t)(1u << i % 8);
 	}
-	ck_assert_uint_eq(kvpool_crc32c(0, bytes, LARGEST), sum);
+	ck_assert_uint_eq(kvpool_crc32c_add(0, bytes, LARGEST), sum);
 }
 END_TEST
 
 START_TEST(should_tell_two_shards_that_changed_places)
 {
-	uint32_t a = kvpool_crc32c(0, bytes, 100), b = kvpool_crc32c(0, bytes + 100, 100);
+	uint32_t a = kvpool_crc32c_add(0, bytes, 100), b = kvpool_crc32c_add(0, bytes + 100, 100);
 
 	ck_assert_uint_eq(kvpool_crc32c_shard(a, 0), a);
 	ck_assert_uint_eq(kvpool_crc32c_shard(0x80000001u, 1), 3);

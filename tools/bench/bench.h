@@ -30,6 +30,7 @@ struct kvpool_bench_options {
 	uint64_t resident;
 	uint64_t pool_bytes;
 	uint64_t buffer_bytes;
+	bool checksum;
 	uint32_t busy;
 	uint32_t seconds;
 	uint32_t cycles;
@@ -45,7 +46,7 @@ enum kvpool_bench_option {
 	KVPOOL_BENCH_TAKES_DAEMON = 1u << 0, /* --socket, --admin-socket, --daemon */
 	KVPOOL_BENCH_TAKES_RESIDENT = 1u << 1,
 	KVPOOL_BENCH_TAKES_KEYS = 1u << 2,
-	KVPOOL_BENCH_TAKES_BLOCKS = 1u << 3, /* --blocks, --pieces, --buffer */
+	KVPOOL_BENCH_TAKES_BLOCKS = 1u << 3, /* --blocks, --pieces, --buffer, --checksum */
 	KVPOOL_BENCH_TAKES_CHANNELS = 1u << 4,
 	KVPOOL_BENCH_TAKES_POOL = 1u << 5,
 	KVPOOL_BENCH_TAKES_SECONDS = 1u << 6,

@@ -7,7 +7,9 @@
  *
  * A request moves 16 MiB of blocks, as a prefix is stored and loaded; one block at a time is
  * measured too. The three take turns request by request, over parts of the buffers that none has
- * just touched, and change who goes first. Every piece that came back is checked. One thread.
+ * just touched, and change who goes first. Every piece that came back is checked. With --checksum
+ * further requests take turns: as they are, and with a checksum a block that is made at COMMIT and
+ * compared before the block is loaded. One thread.
  */
 #include "tools/bench/bench.h"
 
@@ -39,6 +41,18 @@ static const struct kvpool_column columns[] = {
 	{"single load", "load_single_gbps", KVPOOL_COLUMN_NUMBER},
 	{"goal", "goal", KVPOOL_COLUMN_TEXT},
 	{"", "met", KVPOOL_COLUMN_MET},
+};
+
+/* Of requests with checksums to those without that took turns with them. */
+static const struct kvpool_column sum_columns[] = {
+	{"block", "block_bytes", KVPOOL_COLUMN_BYTES},
+	{"pieces", "pieces", KVPOOL_COLUMN_COUNT},
+	{"store GB/s", "store_gbps", KVPOOL_COLUMN_NUMBER},
+	{"with checksum", "store_summed_gbps", KVPOOL_COLUMN_NUMBER},
+	{"ratio", "store_ratio", KVPOOL_COLUMN_NUMBER},
+	{"load GB/s", "load_gbps", KVPOOL_COLUMN_NUMBER},
+	{"verified", "load_verified_gbps", KVPOOL_COLUMN_NUMBER},
+	{"ratio", "load_ratio", KVPOOL_COLUMN_NUMBER},
 };
 
 /* GB/s of requests of so many bytes, by the median of their times. */
@@ -80,6 +94,27 @@ static int report_row(struct kvpool_copy *copy, struct kvpool_report *report)
 		of[KVPOOL_COPY_LOAD_SINGLE], "goal", "both ratios >= 0.97", "met",
 		store_ratio >= GOAL_RATIO && load_ratio >= GOAL_RATIO);
 	return kvpool_report_add(report, "results", row);
+}
+
+static int report_sums(struct kvpool_copy *copy, struct kvpool_report *report)
+{
+	const struct kvpool_ticks *ticks = &copy->session.ticks;
+	uint64_t bytes = copy->request_blocks * copy->source.block_bytes;
+	double of[KVPOOL_COPY_WAYS] = {0};
+
+	for (int way = KVPOOL_COPY_STORE_BESIDE; way <= KVPOOL_COPY_LOAD_VERIFIED; way++)
+		of[way] = gbps(&copy->samples[way], ticks, bytes);
+	return kvpool_report_add(
+		report, "checksums",
+		json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "block_bytes",
+			  (json_int_t)copy->source.block_bytes, "pieces",
+			  (json_int_t)copy->source.pieces, "store_gbps",
+			  of[KVPOOL_COPY_STORE_BESIDE], "store_summed_gbps",
+			  of[KVPOOL_COPY_STORE_SUMMED], "store_ratio",
+			  of[KVPOOL_COPY_STORE_SUMMED] / of[KVPOOL_COPY_STORE_BESIDE], "load_gbps",
+			  of[KVPOOL_COPY_LOAD_BESIDE], "load_verified_gbps",
+			  of[KVPOOL_COPY_LOAD_VERIFIED], "load_ratio",
+			  of[KVPOOL_COPY_LOAD_VERIFIED] / of[KVPOOL_COPY_LOAD_BESIDE]));
 }
 
 static int check_options(const struct kvpool_bench_options *options,
@@ -126,6 +161,8 @@ static int run_all(const struct kvpool_bench_list *blocks, const struct kvpool_b
 					    rounds);
 			if (r == 0)
 				r = report_row(copy, report);
+			if (r == 0 && copy->checksum)
+				r = report_sums(copy, report);
 			if (r == 0)
 				r = kvpool_progress_step(&progress);
 		}
@@ -148,6 +185,9 @@ static int report_setting(struct kvpool_copy *copy, struct kvpool_report *report
 						pages[copy->engine_pages], "memcpy_pages",
 						pages[copy->plain_pages]));
 	kvpool_report_table(report, "results", columns, KVPOOL_ARRAY_SIZE(columns));
+	if (copy->checksum)
+		kvpool_report_table(report, "checksums", sum_columns,
+				    KVPOOL_ARRAY_SIZE(sum_columns));
 	return r;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 
 #define REQUEST_BYTES (UINT64_C(16) << 20)
+#define VERIFY_BYTES  (UINT64_C(1) << 20)
 #define REQUEST_MAX   4096u /* blocks */
 #define SINGLES_MAX   256u  /* requests of one block in a round */
 #define REQUESTS_MIN  4u    /* in a round, so that no two ways are in the same place */
@@ -28,7 +29,8 @@ int kvpool_copy_open(const struct kvpool_bench_options *options, uint64_t buffer
 	/* A round's blocks and those held, and half as much again: an extent ends before its last
 	   block does. */
 	uint64_t pool_bytes = KVPOOL_ROUND_UP(buffer_bytes * 3, UINT64_C(64) << 20);
-	struct kvpool_copy copy = {.buffer_bytes = buffer_bytes, .salt = SEED};
+	struct kvpool_copy copy = {
+		.buffer_bytes = buffer_bytes, .salt = SEED, .checksum = options->checksum};
 	size_t blocks_max = (size_t)(buffer_bytes / KVPOOL_UNIT_BYTES);
 	json_t *status = NULL;
 	int r = kvpool_bench_session_open(options, pool_bytes, true, &copy.session);
@@ -87,7 +89,7 @@ static int fail(struct kvpool_copy *copy, const char *what, int64_t got)
 }
 
 /* RESERVE to COMMIT of n blocks, the first one the source's block `at`. */
-static int store(struct kvpool_copy *copy, uint64_t at, uint32_t n)
+static int store(struct kvpool_copy *copy, uint64_t at, uint32_t n, bool summed)
 {
 	struct kvpool_channel *channel = copy->session.channel;
 	struct kvpool_piece pieces[KVPOOL_SHAPE_PIECES_MAX];
@@ -104,24 +106,49 @@ static int store(struct kvpool_copy *copy, uint64_t at, uint32_t n)
 		if (r < 0)
 			return fail(copy, "kvpool_store", r);
 	}
-	got = kvpool_commit(channel, copy->found, n, 0, 0);
+	if (summed)
+		got = kvpool_commit_checksum(channel, copy->layout, 0, copy->found, n, 0, 0);
+	else
+		got = kvpool_commit(channel, copy->found, n, 0, 0);
 	return got == (int64_t)n ? 0 : fail(copy, "COMMIT", got);
 }
 
+/*
+ * Compares blocks from `i` on with their checksums, as many as stay in the cache until they are
+ * loaded. Returns how many these were.
+ */
+static int verify(struct kvpool_copy *copy, uint32_t i, uint32_t n)
+{
+	uint64_t fit = KVPOOL_MAX(VERIFY_BYTES / copy->source.block_bytes, 1);
+	uint32_t count = (uint32_t)KVPOOL_MIN(n - i, fit);
+	int64_t bad = kvpool_verify(copy->session.channel, copy->layout, 0, &copy->found[i], count,
+				    0, NULL);
+
+	if (bad < 0)
+		return fail(copy, "kvpool_verify", bad);
+	if (bad > 0)
+		return kvpool_bench_fail(-EIO, "%" PRIi64 " blocks are not what was stored", bad);
+	return (int)count;
+}
+
 /* MATCH to RELEASE of n blocks, the first one to the target's block `at`. */
-static int load(struct kvpool_copy *copy, uint64_t at, uint32_t n)
+static int load(struct kvpool_copy *copy, uint64_t at, uint32_t n, bool verified)
 {
 	struct kvpool_channel *channel = copy->session.channel;
 	struct kvpool_piece pieces[KVPOOL_SHAPE_PIECES_MAX];
 	struct kvpool_match match;
 	int64_t got =
 		kvpool_match(channel, copy->layout, copy->keys, n, 0, 0, 0, copy->found, n, &match);
+	uint32_t good = 0;
 
 	if (got != (int64_t)n)
 		return fail(copy, "MATCH", got);
 	for (uint32_t i = 0; i < n; i++) {
-		int r;
+		int r = verified && i == good ? verify(copy, i, n) : 0;
 
+		if (r < 0)
+			return r;
+		good += (uint32_t)r;
 		kvpool_shape_pieces(&copy->target, at + i, pieces);
 		r = kvpool_load(channel, copy->layout, 0, &copy->found[i], 0, pieces,
 				copy->target.pieces);
@@ -208,11 +235,15 @@ static int do_request(struct kvpool_copy *copy, enum kvpool_copy_way way, uint64
 {
 	switch (way) {
 	case KVPOOL_COPY_STORE:
+	case KVPOOL_COPY_STORE_BESIDE:
+	case KVPOOL_COPY_STORE_SUMMED:
 	case KVPOOL_COPY_STORE_SINGLE:
-		return store(copy, at, n);
+		return store(copy, at, n, way == KVPOOL_COPY_STORE_SUMMED);
 	case KVPOOL_COPY_LOAD:
+	case KVPOOL_COPY_LOAD_BESIDE:
+	case KVPOOL_COPY_LOAD_VERIFIED:
 	case KVPOOL_COPY_LOAD_SINGLE:
-		return load(copy, at, n);
+		return load(copy, at, n, way == KVPOOL_COPY_LOAD_VERIFIED);
 	default:
 		copy_plain(copy, way, at, n);
 		return 0;
@@ -307,6 +338,29 @@ static int run_singles(struct kvpool_copy *copy, bool count)
 	return r == 0 ? forget(copy) : r;
 }
 
+/* Every other request with checksums; which ones those are changes from round to round. */
+static int run_sums(struct kvpool_copy *copy, uint32_t round)
+{
+	uint64_t requests = copy->source.blocks / copy->request_blocks;
+	uint32_t n = (uint32_t)copy->request_blocks;
+	bool count = round > 0;
+	int r = 0;
+
+	kvpool_shape_stamp(&copy->source, ++copy->salt);
+	for (uint64_t q = 0; r == 0 && q < requests; q++)
+		r = request(copy,
+			    (q + round) % 2 ? KVPOOL_COPY_STORE_SUMMED : KVPOOL_COPY_STORE_BESIDE,
+			    q, n, count);
+	for (uint64_t q = 0; r == 0 && q < requests; q++)
+		r = request(copy,
+			    (q + round) % 2 ? KVPOOL_COPY_LOAD_VERIFIED : KVPOOL_COPY_LOAD_BESIDE,
+			    q, n, count);
+	if (r == 0)
+		r = check(copy, requests * n);
+	copy->salt += requests;
+	return r == 0 ? forget(copy) : r;
+}
+
 /* Round 0 warms up. */
 static int run_round(struct kvpool_copy *copy, uint32_t round)
 {
@@ -328,6 +382,8 @@ static int run_round(struct kvpool_copy *copy, uint32_t round)
 	copy->salt += requests;
 	if (r == 0)
 		r = forget(copy);
+	if (r == 0 && copy->checksum)
+		r = run_sums(copy, round);
 	if (r == 0)
 		r = run_singles(copy, count);
 	return r == 0 ? abort_all(copy, copy->held, copy->source.blocks) : r;

@@ -16,9 +16,13 @@ enum kvpool_copy_way {
 	KVPOOL_COPY_SCATTER_PLAIN = 3,
 	KVPOOL_COPY_STORE = 4,
 	KVPOOL_COPY_LOAD = 5,
-	KVPOOL_COPY_STORE_SINGLE = 6, /* requests of one block */
-	KVPOOL_COPY_LOAD_SINGLE = 7,
-	KVPOOL_COPY_WAYS = 8,
+	KVPOOL_COPY_STORE_BESIDE = 6, /* in turns with the one below */
+	KVPOOL_COPY_STORE_SUMMED = 7, /* with checksums at COMMIT */
+	KVPOOL_COPY_LOAD_BESIDE = 8,
+	KVPOOL_COPY_LOAD_VERIFIED = 9, /* every block is compared with its checksum first */
+	KVPOOL_COPY_STORE_SINGLE = 10, /* requests of one block */
+	KVPOOL_COPY_LOAD_SINGLE = 11,
+	KVPOOL_COPY_WAYS = 12,
 };
 
 struct kvpool_copy {
@@ -35,6 +39,7 @@ struct kvpool_copy {
 	uint8_t *keys;              /* owned: of a request */
 	struct kvpool_block *found; /* owned: of a request */
 	struct kvpool_block *held;  /* owned: reserved, so that memcpy may have their memory */
+	bool checksum;              /* measure what checksums cost as well */
 	uint64_t salt;              /* of the round: of its stamps and its chains */
 
 	/* Of the shape that runs, or ran last. */

@@ -58,6 +58,8 @@ static const struct option_row rows[] = {
 	 KVPOOL_BENCH_TAKES_BLOCKS, OPTION_LIST, FIELD(pieces)},
 	{"buffer", "SIZE", "bytes of the engine's memory, and of the blocks of one round",
 	 KVPOOL_BENCH_TAKES_BLOCKS, OPTION_SIZE, FIELD(buffer_bytes)},
+	{"checksum", NULL, "what checksums at COMMIT and their verification cost, too",
+	 KVPOOL_BENCH_TAKES_BLOCKS, OPTION_FLAG, FIELD(checksum)},
 	{"channels", "N,N,...", "attached channels", KVPOOL_BENCH_TAKES_CHANNELS, OPTION_LIST,
 	 FIELD(channels)},
 	{"busy", "N", "at most so many of them busy", KVPOOL_BENCH_TAKES_CHANNELS, OPTION_COUNT32,

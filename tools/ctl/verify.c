@@ -18,8 +18,8 @@
 #define RESOURCE "/v1/verify"
 
 /* Between two looks: short at first, since most pools are small. */
-#define LOOK_MIN_NS (10 * 1000 * 1000L)
-#define LOOK_MAX_NS (500 * 1000 * 1000L)
+#define LOOK_MIN_NS 10000000L
+#define LOOK_MAX_NS 500000000L
 
 static int running(const json_t *document)
 {

@@ -208,6 +208,25 @@ class Channel:
                 lib.kvpool_commit(handle, _from_blocks(blocks), len(blocks), which, ns)
             )
 
+    def commit_checksum(
+        self,
+        layout: Layout,
+        group: int,
+        blocks: Blocks,
+        *,
+        shard: int | None = None,
+        deadline: float = 0.0,
+    ) -> int:
+        """As commit(), with a checksum of the bytes that lie in the pool: see verify()."""
+        which = lib.KVPOOL_ALL_SHARDS if shard is None else to_uint32(shard, "shard")
+        ns = to_nanoseconds(deadline, "deadline")
+        group = to_uint32(group, "group")
+        array, n = _from_blocks(blocks), len(blocks)
+        with self._call(layout) as handle:
+            return self._check(
+                lib.kvpool_commit_checksum(handle, layout.handle, group, array, n, which, ns)
+            )
+
     def abort(self, blocks: Blocks, *, deadline: float = 0.0) -> int:
         """Gives reservations back unwritten. Returns how many; raises Stale as commit() does.
 
@@ -236,6 +255,23 @@ class Channel:
                 return 0
             return self._check(
                 lib.kvpool_forget(handle, layout.handle, group, keys or ffi.NULL, n, ns)
+            )
+
+    def verify(self, layout: Layout, group: int, blocks: Blocks, *, deadline: float = 0.0) -> int:
+        """Compares blocks that are leased with the checksums they were committed with.
+
+        Reads all shards of each; blocks without a checksum are passed over. What differs is
+        dropped, with all that follows it, and found by nobody any more.
+
+        Returns:
+            How many differ.
+        """
+        ns = to_nanoseconds(deadline, "deadline")
+        group = to_uint32(group, "group")
+        array, n = _from_blocks(blocks), len(blocks)
+        with self._call(layout) as handle:
+            return self._check(
+                lib.kvpool_verify(handle, layout.handle, group, array, n, ns, ffi.NULL)
             )
 
     # ---- bytes ----

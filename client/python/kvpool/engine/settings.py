@@ -27,6 +27,7 @@ class Settings:
     wait: float = 10.0  # most that a request waits for a prefix that another engine computes
     identify: float = 10.0  # most that a request waits until its adapter is identified
     decline: bool = True  # decline a hit that is slower to copy than to compute
+    checksum: bool = False  # store a checksum with each block, and compare it before a load
     share: bool = True  # False: a private layout, the pool as this engine's own second cache
 
     @classmethod

@@ -114,9 +114,15 @@ class Worker:
         planes = self._planes[group]
         if store:
             channel.store_pages(layout, group, blocks, planes, numbers, shard=self._shard)
-            if channel.commit(blocks, shard=self._shard) < len(blocks):
+            if self._settings.checksum:
+                taken = channel.commit_checksum(layout, group, blocks, shard=self._shard)
+            else:
+                taken = channel.commit(blocks, shard=self._shard)
+            if taken < len(blocks):
                 raise ValueError("not every block was taken: the daemon was restarted meanwhile")
         else:
+            if self._settings.checksum and channel.verify(layout, group, blocks) > 0:
+                raise ValueError("blocks are not what was stored, and were dropped")
             channel.load_pages(layout, group, blocks, planes, numbers, shard=self._shard)
         return len(blocks) * self._bytes[group]
 
