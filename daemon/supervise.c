@@ -55,7 +55,7 @@ uint64_t kvpool_supervise_pause_after(struct kvpool_supervise_pause *pause, uint
 {
 	uint64_t now_ns;
 
-	if (lived_ns >= LONG_LIFE_NS)
+	if (lived_ns >= pause->long_ns)
 		pause->next_ns = 0;
 	now_ns = pause->next_ns;
 	pause->next_ns = KVPOOL_MIN(now_ns == 0 ? PAUSE_FIRST_NS : 2 * now_ns, pause->max_ns);
@@ -224,8 +224,8 @@ static void turn(struct supervisor *s)
 	if (s->child == 0 && now >= s->start_ns)
 		start(s);
 	if (s->child == 0)
-		timeout = s->start_ns <= now ? 0
-					     : (int)((s->start_ns - now) / KVPOOL_NS_PER_MS) + 1;
+		timeout =
+			s->start_ns <= now ? 0 : (int)((s->start_ns - now) / KVPOOL_NS_PER_MS) + 1;
 	(void)poll(fds, KVPOOL_ARRAY_SIZE(fds), timeout);
 	signals(s);
 	hear(s, MESSAGES_A_TURN);
@@ -250,7 +250,8 @@ int kvpool_supervise_run(const struct kvpool_supervise_config *config, int *code
 	struct supervisor s = {
 		.config = config,
 		.keeper = {.fd = -1},
-		.pause = {.max_ns = config->pause_max_ns ? config->pause_max_ns : PAUSE_MAX_NS},
+		.pause = {.max_ns = config->pause_max_ns ? config->pause_max_ns : PAUSE_MAX_NS,
+			  .long_ns = config->long_life_ns ? config->long_life_ns : LONG_LIFE_NS},
 		.signal_fd = -1,
 	};
 	int r;
@@ -262,7 +263,8 @@ int kvpool_supervise_run(const struct kvpool_supervise_config *config, int *code
 	if (r == 0)
 		r = kvpool_keeper_take_given(&s.keeper);
 	if (r == KVPOOL_KEEPER_E_FULL) {
-		kvpool_log(KVPOOL_LOG_WARNING, "more was passed to the supervisor than it can hold");
+		kvpool_log(KVPOOL_LOG_WARNING,
+			   "more was passed to the supervisor than it can hold");
 		r = 0;
 	}
 	if (r == 0)
