@@ -168,8 +168,11 @@ static bool check_shard(struct kvpool_actor *actor, struct kvpool_actor_hit *hit
 	if (r != 0) {
 		kvpool_actor_failed(actor, "load", r);
 		if (again)
-			kvpool_books_fault(actor->books, "a leased block cannot be read again: %s",
-					   strerrorname_np(-r));
+			kvpool_books_fault(
+				actor->books,
+				"%s, group %u, shard %u: a leased block cannot be read again: %s",
+				kvpool_shapes[hit->shape].label, p.group, shard,
+				strerrorname_np(-r));
 		return false;
 	}
 	mark.version = kvpool_mark_version(key, shard, actor->bytes);

@@ -123,6 +123,16 @@ static void note_adoption(struct kvpool_trial *trial, const json_t *page)
 	toll->misplaced += (uint64_t)kvpool_subject_number(page, "restart.misplaced");
 	toll->orphaned += (uint64_t)kvpool_subject_number(page, "restart.orphaned");
 	toll->unfinished += (uint64_t)kvpool_subject_number(page, "restart.unfinished");
+	/* The memory is whole: only the process that wrote to it died. */
+	if (kvpool_subject_number(page, "restart.torn") != 0 ||
+	    kvpool_subject_number(page, "restart.misplaced") != 0 ||
+	    (kvpool_subject_number(page, "restart.orphaned") != 0 &&
+	     kvpool_subject_number(page, "restart.unfinished") == 0))
+		kvpool_books_fault(trial->books,
+				   "dropped: %lld torn, %lld misplaced, %lld orphaned blocks",
+				   (long long)kvpool_subject_number(page, "restart.torn"),
+				   (long long)kvpool_subject_number(page, "restart.misplaced"),
+				   (long long)kvpool_subject_number(page, "restart.orphaned"));
 	if (fault) {
 		toll->emptied++;
 		kvpool_books_fault(trial->books, "the pool was given up: %s", fault);
@@ -166,10 +176,14 @@ void kvpool_trial_strike_daemon(struct kvpool_trial *trial)
 		return;
 	}
 	after = kvpool_subject_number(page, "restart.blocks");
+	/* Behind a block that nobody can finish any more: these could not be found before either.
+	 */
+	before -= kvpool_subject_number(page, "restart.orphaned");
 	add_ratio(quiet ? &trial->toll.quiet : &trial->toll.busy, before, after);
 	if (quiet && before != after)
-		kvpool_books_fault(trial->books, "of %lld blocks %lld were kept", (long long)before,
-				   (long long)after);
+		kvpool_books_fault(trial->books,
+				   "of %lld blocks that could be found %lld were kept",
+				   (long long)before, (long long)after);
 	note_adoption(trial, page);
 	json_decref(page);
 }
