@@ -145,8 +145,11 @@ static void kill_newborn(struct kvpool_trial *trial, pid_t old)
 	uint64_t until = kvpool_monotonic_ns() + CHILD_NS_MAX;
 	pid_t pid = 0;
 
-	while ((pid == 0 || pid == old) && kvpool_monotonic_ns() < until)
+	/* Not in a tight loop: whoever lists processes keeps others from beginning and ending. */
+	while ((pid == 0 || pid == old) && kvpool_monotonic_ns() < until) {
+		kvpool_interrupt_pause(1);
 		pid = kvpool_subject_child(&trial->subject);
+	}
 	if (pid == 0 || pid == old)
 		return;
 	kvpool_interrupt_pause(below(trial, SECOND_MS_MAX));
