@@ -73,22 +73,44 @@ void kvpool_view_close(struct kvpool_channel *channel, struct kvpool_view *view)
 		kvpool_pool_settle(channel->pool);
 }
 
+/* In a life that is over the layout is known already, or never will be. */
+static bool settled(const struct kvpool_session *session, const struct kvpool_layout *layout)
+{
+	/* L2 <- L1 */
+	return kvpool_session_lost(session) ||
+	       atomic_load_explicit(&session->layouts[layout->index].id_plus_1,
+				    memory_order_acquire) != 0;
+}
+
+/* Whether asking the daemon would tell nothing new about the layout in that life. */
+static bool knows(struct kvpool_channel *channel, const struct kvpool_layout *layout,
+		  uint64_t epoch)
+{
+	const struct kvpool_link *link = channel->link;
+	struct kvpool_session *session;
+	bool known;
+
+	if (link)
+		return link->session->life != epoch || settled(link->session, layout);
+	/* Between two lives the channel has no link; what it holds of the last one stays good. */
+	session = kvpool_pool_enter_life(channel->pool, epoch);
+	if (!session)
+		return false;
+	known = settled(session, layout);
+	kvpool_pool_leave(channel->pool, session);
+	return known;
+}
+
 /*
  * Shards lie where the daemon says, so it must have been told of the layout. Not within a view: it
  * may take a new attach.
  */
 static int learn(struct kvpool_channel *channel, const struct kvpool_layout *layout, uint64_t epoch)
 {
-	const struct kvpool_link *link = channel->link;
 	struct kvpool_deadline deadline;
 	uint16_t id;
 
-	/* In a life that is over it is known already, or never will be. */
-	if (link && (link->session->life != epoch || kvpool_session_lost(link->session)))
-		return 0;
-	/* L2 <- L1 */
-	if (link && atomic_load_explicit(&link->session->layouts[layout->index].id_plus_1,
-					 memory_order_acquire) != 0)
+	if (KVPOOL_LIKELY(knows(channel, layout, epoch)))
 		return 0;
 	deadline = kvpool_deadline_make(0, channel->pool->deadline_ns);
 	return kvpool_channel_begin(channel, layout, true, &deadline, &id);

@@ -17,9 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A life that lasted so long did not end because of what it took over. */
-#define LASTED_NS (10 * KVPOOL_NS_PER_S)
-
+/* What it took over is not what this life will end of. */
 static void lasted(void *cookie, uint32_t events)
 {
 	struct kvpool_server *s = cookie;
@@ -188,7 +186,10 @@ int kvpool_adopt(struct kvpool_server *s, struct kvpool_kept *kept)
 	r = kvpool_loop_add_timer(s->loop, lasted, s, &s->lasted);
 	if (r != 0)
 		return r;
-	kvpool_source_set_timer(s->lasted, begun + LASTED_NS);
+	kvpool_source_set_timer(s->lasted, begun + s->config.crash_window * KVPOOL_NS_PER_S);
+	/* Else it might be killed before the timer runs out. */
+	if (s->config.crash_window == 0)
+		control->crashes = 0;
 	if (!kept)
 		return 0;
 	for (uint32_t i = 0; r == 0 && i < kept->n_catalogs; i++)

@@ -216,6 +216,7 @@ static int make_server(struct daemon *d)
 		.extent_bytes = d->sizing.extent_bytes,
 		.blocks_max = (uint32_t)o->max_blocks,
 		.shared_catalog = d->host.thp,
+		.crash_window = o->crash_window,
 		.idle_limit = (uint32_t)o->idle_limit,
 		.clients_max = (uint32_t)o->max_clients,
 		.leases_max = (uint32_t)o->max_leases,
@@ -371,9 +372,10 @@ static int run(struct daemon *d)
 	return r;
 }
 
-static int supervise(int argc, char *argv[])
+static int supervise(const struct kvpool_options *options, int argc, char *argv[])
 {
-	struct kvpool_supervise_config config = {.argv = NULL};
+	struct kvpool_supervise_config config = {
+		.long_life_ns = KVPOOL_MAX(options->crash_window, 1u) * (uint64_t)KVPOOL_NS_PER_S};
 	int code, r;
 
 	r = kvpool_supervise_argv(argc, argv, &config.argv);
@@ -390,7 +392,7 @@ static int begin(struct daemon *d, int argc, char *argv[])
 {
 	kvpool_log_start(d->options.log_level);
 	if (d->options.supervise && !d->options.check)
-		return supervise(argc, argv);
+		return supervise(&d->options, argc, argv);
 	return run(d);
 }
 

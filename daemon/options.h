@@ -33,6 +33,7 @@ struct kvpool_options {
 	enum kvpool_log_level log_level;
 	enum kvpool_loop_kind loop;
 	uint32_t spin_max_us;
+	uint32_t crash_window; /* seconds; 0: the pool is never given up */
 
 	/* [pool] */
 	struct kvpool_size size; /* both 0: not given */

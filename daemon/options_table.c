@@ -53,6 +53,10 @@ const struct kvpool_option kvpool_options_table[KVPOOL_OPTIONS_COUNT] = {
 	 .argument = "N",
 	 .help = "longest time, in microseconds, to look for the next request before sleeping; 0 "
 		 "sleeps at once (1000)"},
+	{"daemon", "crash_window", KVPOOL_OPTION_SECONDS, AT(crash_window), 0, 3600,
+	 .argument = "TIME",
+	 .help = "a life that took over an earlier one's pool and ends within this time is a crash; "
+		 "after three the pool is given up; 0: never, for tests that kill it (10s)"},
 
 	{"pool", "size", KVPOOL_OPTION_SIZE, AT(size), .argument = "SIZE",
 	 .help = "memory for blocks: 512M, 4G, or 50% of what may be used; else half of what is "

@@ -39,7 +39,7 @@ struct kvpool_option {
 	const char *help;
 };
 
-#define KVPOOL_OPTIONS_COUNT  21
+#define KVPOOL_OPTIONS_COUNT  22
 #define KVPOOL_OPTIONS_CONFIG 0 /* where --config is in the table */
 
 extern const struct kvpool_option kvpool_options_table[KVPOOL_OPTIONS_COUNT];

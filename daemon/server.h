@@ -30,6 +30,7 @@ struct kvpool_server_config {
 	uint64_t extent_bytes;
 	uint32_t blocks_max;       /* of one domain; 0: as many as could fit */
 	bool shared_catalog;       /* in a memfd; otherwise private memory of the daemon */
+	uint32_t crash_window;     /* seconds after which a life that adopted lasted; 0: at once */
 	uint32_t idle_limit;       /* seconds; 0: blocks never expire */
 	uint32_t clients_max;      /* of the daemon */
 	uint32_t leases_max;       /* per client; 0: the cache's default */

@@ -72,7 +72,7 @@ int kvpool_state_new(const struct kvpool_state_sizes *sizes, struct kvpool_state
 	place(state);
 	state->control->sizes = *sizes;
 	state->control->next_segment = 1;
-	state->control->sizes_check = kvpool_crc32c(0, sizes, sizeof(*sizes));
+	state->control->sizes_check = kvpool_crc32c_add(0, sizes, sizeof(*sizes));
 	header = state->memory.address;
 	memcpy(header->magic, KVPOOL_HEADER_MAGIC, sizeof(header->magic));
 	header->format_major = KVPOOL_STATE_MAJOR;
@@ -117,7 +117,7 @@ static const char *fault_of(const struct kvpool_state *state)
 		return "it is no state of kvpoold";
 	if (h->format_major != KVPOOL_STATE_MAJOR || h->must_features != 0)
 		return "it has the format of another major version";
-	if (c->sizes_check != kvpool_crc32c(0, &c->sizes, sizeof(c->sizes)) ||
+	if (c->sizes_check != kvpool_crc32c_add(0, &c->sizes, sizeof(c->sizes)) ||
 	    !sizes_fit(&c->sizes))
 		return "its sizes are not those that were written";
 	if (h->total_bytes != state->memory.bytes ||
@@ -190,7 +190,7 @@ static uint32_t segment_check(const struct kvpool_state_segment *entry)
 	struct kvpool_state_segment copy = *entry;
 
 	copy.check = 0;
-	return kvpool_crc32c(0, &copy, sizeof(copy));
+	return kvpool_crc32c_add(0, &copy, sizeof(copy));
 }
 
 void kvpool_state_segment_set(struct kvpool_state *state, uint32_t at,
@@ -216,7 +216,7 @@ bool kvpool_state_segment_get(const struct kvpool_state *state, uint32_t at,
 
 static uint32_t client_check(const struct kvpool_state_client *entry)
 {
-	return kvpool_crc32c(0, entry, offsetof(struct kvpool_state_client, check));
+	return kvpool_crc32c_add(0, entry, offsetof(struct kvpool_state_client, check));
 }
 
 int kvpool_state_client_add(struct kvpool_state *state, const struct kvpool_state_client *entry,

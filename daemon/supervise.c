@@ -55,7 +55,7 @@ uint64_t kvpool_supervise_pause_after(struct kvpool_supervise_pause *pause, uint
 {
 	uint64_t now_ns;
 
-	if (lived_ns >= LONG_LIFE_NS)
+	if (lived_ns >= pause->long_ns)
 		pause->next_ns = 0;
 	now_ns = pause->next_ns;
 	pause->next_ns = KVPOOL_MIN(now_ns == 0 ? PAUSE_FIRST_NS : 2 * now_ns, pause->max_ns);
@@ -250,7 +250,8 @@ int kvpool_supervise_run(const struct kvpool_supervise_config *config, int *code
 	struct supervisor s = {
 		.config = config,
 		.keeper = {.fd = -1},
-		.pause = {.max_ns = config->pause_max_ns ? config->pause_max_ns : PAUSE_MAX_NS},
+		.pause = {.max_ns = config->pause_max_ns ? config->pause_max_ns : PAUSE_MAX_NS,
+			  .long_ns = config->long_life_ns ? config->long_life_ns : LONG_LIFE_NS},
 		.signal_fd = -1,
 	};
 	int r;

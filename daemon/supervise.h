@@ -20,6 +20,7 @@ struct kvpool_supervise_config {
 	char *const *argv;     /* borrowed: the child's; argv[0] is the file that is executed */
 	uint32_t kept_max;     /* descriptors; 0: KVPOOL_STORE_MAX */
 	uint64_t pause_max_ns; /* between two starts; 0: 5 s */
+	uint64_t long_life_ns; /* 0: 10 s */
 };
 
 /*
@@ -35,11 +36,12 @@ int kvpool_supervise_run(const struct kvpool_supervise_config *config, int *code
 
 /*
  * Between two starts: none the first time, then 100 ms, doubling to `max_ns`; none again after a
- * child that lived for 10 s. Owned by whoever starts; `next_ns` is 0 at first.
+ * child that lived for `long_ns`. Owned by whoever starts; `next_ns` is 0 at first.
  */
 struct kvpool_supervise_pause {
 	uint64_t next_ns;
 	uint64_t max_ns;
+	uint64_t long_ns;
 };
 
 /* How long to wait after a child that lived this long. */

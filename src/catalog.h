@@ -78,7 +78,7 @@ KVPOOL_ASSERT_OFFSET(struct kvpool_record, last_use, 60);
 /* Every single flipped bit changes it. Never 0, so that a record of zeroes does not fit. */
 static inline uint16_t kvpool_record_sum(const struct kvpool_record *record)
 {
-	uint32_t sum = kvpool_crc32c(record->flags, record, 56);
+	uint32_t sum = kvpool_crc32c_add(record->flags, record, 56);
 	uint16_t folded = (uint16_t)(sum ^ sum >> 16);
 
 	return folded ? folded : 1;

@@ -145,7 +145,7 @@ static void record_write(struct kvpool_layout_record *record, const struct kvpoo
 {
 	record->wire = *wire;
 	atomic_signal_fence(memory_order_seq_cst);
-	*(volatile uint32_t *)&record->check = kvpool_crc32c(0, wire, sizeof(*wire));
+	*(volatile uint32_t *)&record->check = kvpool_crc32c_add(0, wire, sizeof(*wire));
 }
 
 static uint32_t entry_take(struct kvpool_cache *cache)
@@ -225,7 +225,7 @@ int kvpool_layout_adopt(struct kvpool_cache *cache, uint16_t layout)
 				  .n_shards = record->wire.n_shards};
 	int r;
 
-	if (record->check != kvpool_crc32c(0, &record->wire, sizeof(record->wire)) ||
+	if (record->check != kvpool_crc32c_add(0, &record->wire, sizeof(record->wire)) ||
 	    !wire_valid(&record->wire) || !frames_fit(cache, &record->wire) ||
 	    find(cache, record->wire.fingerprint))
 		return KVPOOL_STATUS_INVALID;

@@ -167,6 +167,39 @@ START_TEST(should_keep_old_blocks_mapped_until_they_are_given_back)
 }
 END_TEST
 
+START_TEST(should_keep_every_shard_of_an_old_block_in_place_while_no_daemon_is_there)
+{
+	struct kvpool_layout *layout = kvpool_rig_layout(rig.pool, 2, KVPOOL_RIG_BYTES);
+	const uint8_t *key = kvpool_rig_key(1, 0);
+	struct kvpool_block block;
+	struct kvpool_match match;
+	uint64_t words[WORDS];
+	struct kvpool_piece piece = {words, sizeof(words)};
+
+	ck_assert_int_eq(
+		kvpool_reserve(rig.channel, layout, 0, NULL, key, 1, KVPOOL_RIG_LONG, &block), 1);
+	for (uint32_t shard = 0; shard < 2; shard++) {
+		kvpool_rig_stamp(1, shard, words, WORDS);
+		ck_assert_int_eq(kvpool_store(rig.channel, layout, 0, &block, shard, &piece, 1), 0);
+		ck_assert_int_eq(kvpool_commit(rig.channel, &block, 1, shard, KVPOOL_RIG_LONG), 1);
+	}
+	ck_assert_int_eq(
+		kvpool_match(rig.channel, layout, key, 1, 0, 0, KVPOOL_RIG_LONG, &block, 1, &match),
+		1);
+	kvpool_harness_kill(daemon_);
+	/* The first call finds it gone; with the second the channel lets go of the old life. */
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(kvpool_wait(rig.channel, layout, 0, key, 0), -ENOTCONN);
+	/* Nobody vouches for them, but every shard is where it was. */
+	for (uint32_t shard = 0; shard < 2; shard++) {
+		ck_assert_int_eq(kvpool_load(rig.channel, layout, 0, &block, shard, &piece, 1),
+				 -ESTALE);
+		ck_assert_uint_eq(kvpool_rig_wrong(1, shard, words, WORDS), 0);
+	}
+	kvpool_release(rig.channel, &match, 0);
+}
+END_TEST
+
 START_TEST(should_unmap_an_old_life_at_once_where_nothing_is_held)
 {
 	struct relics old;
@@ -311,6 +344,8 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, should_miss_in_each_kind_of_call_that_the_daemon_dies_under, 0,
 			    KVPOOL_CALL_KINDS);
 	tcase_add_test(t, should_keep_old_blocks_mapped_until_they_are_given_back);
+	tcase_add_test(t,
+		       should_keep_every_shard_of_an_old_block_in_place_while_no_daemon_is_there);
 	tcase_add_test(t, should_unmap_an_old_life_at_once_where_nothing_is_held);
 	tcase_add_test(t, should_unmap_what_was_given_back_through_another_channel);
 	tcase_add_test(t, should_keep_what_has_an_address_out_in_an_engine_of_several_processes);

@@ -66,6 +66,7 @@ START_TEST(should_run_without_flags_and_file)
 	ck_assert_int_eq(options.log_level, KVPOOL_LOG_NOTICE);
 	ck_assert_int_eq(options.loop, KVPOOL_LOOP_AUTO);
 	ck_assert_uint_eq(options.spin_max_us, 1000);
+	ck_assert_uint_eq(options.crash_window, 10);
 	ck_assert_uint_eq(options.size.bytes, 0);
 	ck_assert_uint_eq(options.size.percent, 0);
 	ck_assert_uint_eq(options.segment_size, 0);
@@ -87,6 +88,7 @@ static void check_all(void)
 	ck_assert_int_eq(options.log_level, KVPOOL_LOG_DEBUG);
 	ck_assert_int_eq(options.loop, KVPOOL_LOOP_EPOLL);
 	ck_assert_uint_eq(options.spin_max_us, 0);
+	ck_assert_uint_eq(options.crash_window, 120);
 	ck_assert_uint_eq(options.size.bytes, 1536u << 20);
 	ck_assert_uint_eq(options.segment_size, 256u << 20);
 	ck_assert_uint_eq(options.extent_size, 8u << 20);
@@ -108,6 +110,7 @@ START_TEST(should_take_every_setting_from_flags)
 		(char *)"--log-level=debug",
 		(char *)"--loop=epoll",
 		(char *)"--spin-max-us=0",
+		(char *)"--crash-window=2m",
 		(char *)"--size",
 		(char *)"1.5G",
 		(char *)"--segment-size=256M",
@@ -142,6 +145,7 @@ static const char whole_file[] = "; a comment\n"
 				 "log_level = Debug\n"
 				 "loop: epoll\n"
 				 "spin_max_us = 0\n"
+				 "crash_window = 2m\n"
 				 "\n"
 				 "[pool]\r\n"
 				 "size = 1.5G   ; behind a value\r\n"

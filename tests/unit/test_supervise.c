@@ -19,7 +19,7 @@
 START_TEST(should_wait_longer_and_longer_for_a_child_that_dies_soon)
 {
 	static const uint64_t ms[] = {0, 100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000};
-	struct kvpool_supervise_pause pause = {.max_ns = 5 * KVPOOL_NS_PER_S};
+	struct kvpool_supervise_pause pause = {.max_ns = 5 * KVPOOL_NS_PER_S, .long_ns = LONG_NS};
 
 	for (size_t i = 0; i < KVPOOL_ARRAY_SIZE(ms); i++)
 		ck_assert_uint_eq(kvpool_supervise_pause_after(&pause, SHORT_NS),
@@ -29,7 +29,7 @@ END_TEST
 
 START_TEST(should_start_at_once_after_a_long_life)
 {
-	struct kvpool_supervise_pause pause = {.max_ns = 5 * KVPOOL_NS_PER_S};
+	struct kvpool_supervise_pause pause = {.max_ns = 5 * KVPOOL_NS_PER_S, .long_ns = LONG_NS};
 
 	(void)kvpool_supervise_pause_after(&pause, SHORT_NS);
 	(void)kvpool_supervise_pause_after(&pause, SHORT_NS);

@@ -31,6 +31,8 @@ static const struct kvpool_bench_command commands[] = {
 	 KVPOOL_BENCH_TAKES_DAEMON | KVPOOL_BENCH_TAKES_CHANNELS | KVPOOL_BENCH_TAKES_SAMPLES,
 	 kvpool_bench_scale},
 	{"start", "from nothing to the first hit", KVPOOL_BENCH_TAKES_POOL, kvpool_bench_start},
+	{"restart", "from the death of a daemon to the next hit, and what of the pool is kept",
+	 KVPOOL_BENCH_TAKES_STORED, kvpool_bench_restart},
 	{"idle", "what a daemon costs that nobody asks, and what waking it costs",
 	 KVPOOL_BENCH_TAKES_DAEMON | KVPOOL_BENCH_TAKES_SECONDS | KVPOOL_BENCH_TAKES_SAMPLES,
 	 kvpool_bench_idle},

@@ -53,6 +53,7 @@ enum kvpool_bench_option {
 	KVPOOL_BENCH_TAKES_PEERS = 1u << 7,
 	KVPOOL_BENCH_TAKES_SAMPLES = 1u << 8,
 	KVPOOL_BENCH_TAKES_CYCLES = 1u << 9,
+	KVPOOL_BENCH_TAKES_STORED = 1u << 10, /* --blocks as a number */
 };
 
 struct kvpool_bench_command {
@@ -70,6 +71,7 @@ int kvpool_bench_scale(const struct kvpool_bench_options *options, struct kvpool
 int kvpool_bench_start(const struct kvpool_bench_options *options, struct kvpool_report *report);
 int kvpool_bench_idle(const struct kvpool_bench_options *options, struct kvpool_report *report);
 int kvpool_bench_death(const struct kvpool_bench_options *options, struct kvpool_report *report);
+int kvpool_bench_restart(const struct kvpool_bench_options *options, struct kvpool_report *report);
 int kvpool_bench_compare(const struct kvpool_bench_options *options, struct kvpool_report *report);
 
 /* Says "kvpool-bench: ..." on stderr and returns `error`, so that a caller may return it. */

@@ -44,10 +44,9 @@ static int spawn(const struct kvpool_daemon_spec *spec, struct kvpool_daemon_run
 	char program[KVPOOL_DAEMON_PROGRAM_BYTES];
 	char log[KVPOOL_DAEMON_PATH_BYTES];
 	char size[32];
-	const char *arguments[] = {program,     "--socket",
-				   run->socket, "--admin-socket",
-				   run->admin,  spec->populate ? NULL : "--populate=no",
-				   NULL,        NULL};
+	const char *arguments[10] = {program, "--socket", run->socket, "--admin-socket",
+				     run->admin};
+	size_t n = 5;
 	struct kvpool_process_spec process = {.arguments = arguments, .log = log, .cpu = spec->cpu};
 	int r;
 
@@ -55,10 +54,15 @@ static int spawn(const struct kvpool_daemon_spec *spec, struct kvpool_daemon_run
 	kvpool_folder_file(&run->folder, "kvpool.sock", run->socket, sizeof(run->socket));
 	kvpool_folder_file(&run->folder, "admin.sock", run->admin, sizeof(run->admin));
 	kvpool_daemon_path_find(spec->options->daemon, program);
-	if (spec->pool_bytes != 0) {
-		snprintf(size, sizeof(size), "--size=%" PRIu64, spec->pool_bytes);
-		arguments[spec->populate ? 5 : 6] = size;
+	if (!spec->populate)
+		arguments[n++] = "--populate=no";
+	if (spec->supervise) {
+		arguments[n++] = "--supervise";
+		arguments[n++] = "--crash-window=0";
 	}
+	snprintf(size, sizeof(size), "--size=%" PRIu64, spec->pool_bytes);
+	if (spec->pool_bytes != 0)
+		arguments[n++] = size;
 	run->spawned_ns = kvpool_monotonic_ns();
 	r = kvpool_process_start(&process, &run->process);
 	if (r < 0)

@@ -30,6 +30,7 @@ struct kvpool_daemon_spec {
 	uint64_t pool_bytes;                        /* 0: what it chooses itself */
 	bool populate;                              /* false: pages come as they are touched */
 	int cpu;                                    /* -1: not pinned */
+	bool supervise; /* started again when it dies, with what it held, as often as it does */
 };
 
 /*

@@ -54,6 +54,8 @@ static const struct option_row rows[] = {
 	 FIELD(keys)},
 	{"blocks", "SIZE,...", "sizes of a block", KVPOOL_BENCH_TAKES_BLOCKS, OPTION_LIST,
 	 FIELD(blocks)},
+	{"blocks", "N", "blocks that lie in the pool", KVPOOL_BENCH_TAKES_STORED, OPTION_SIZE,
+	 FIELD(resident)},
 	{"pieces", "N,N,...", "pieces that a block lies in, in the engine's memory",
 	 KVPOOL_BENCH_TAKES_BLOCKS, OPTION_LIST, FIELD(pieces)},
 	{"buffer", "SIZE", "bytes of the engine's memory, and of the blocks of one round",
@@ -79,6 +81,16 @@ static const struct option_row rows[] = {
 static bool row_taken(const struct option_row *row, const struct kvpool_bench_command *command)
 {
 	return row->takes == 0 || (row->takes & command->takes) != 0;
+}
+
+/* The row of this name that the command takes; else the first one. */
+static const struct option_row *row_of(const struct kvpool_bench_command *command, size_t at)
+{
+	for (size_t i = 0; i < N_ROWS; i++) {
+		if (strcmp(rows[i].name, rows[at].name) == 0 && row_taken(&rows[i], command))
+			return &rows[i];
+	}
+	return &rows[at];
 }
 
 static int parse_list(const char *text, struct kvpool_bench_list *out)
@@ -156,7 +168,7 @@ static int parse_rows(const struct kvpool_bench_command *command, int argc, char
 					  argv[optind - 1]);
 			return KVPOOL_BENCH_OPTIONS_E_USAGE;
 		}
-		row = &rows[c - 256];
+		row = row_of(command, (size_t)c - 256);
 		if (!row_taken(row, command)) {
 			kvpool_bench_fail(0, "%s takes no option --%s", command->name, row->name);
 			return KVPOOL_BENCH_OPTIONS_E_USAGE;
