@@ -167,7 +167,8 @@ static bool check_shard(struct kvpool_actor *actor, struct kvpool_actor_hit *hit
 
 	if (r != 0) {
 		kvpool_actor_failed(actor, "load", r);
-		if (again)
+		/* Nobody vouches for what a daemon had leased that is gone: a miss. */
+		if (again && r != -ESTALE)
 			kvpool_books_fault(
 				actor->books,
 				"%s, group %u, shard %u: a leased block cannot be read again: %s",
