@@ -7,6 +7,7 @@
 #include "daemon/manager.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,7 +19,9 @@
 
 #define PATIENCE_S 1
 
-static int connection = -1;
+/* Messages go out one at a time: the service thread's and the populating thread's. */
+static pthread_mutex_t sending = PTHREAD_MUTEX_INITIALIZER;
+static int connection = -1; /* owned; under `sending` */
 
 /* NULL: there is none. */
 static const char *manager_name(void)
@@ -97,14 +100,12 @@ static int send_once(const char *text, int fd)
 	return n < 0 ? -errno : 0;
 }
 
-int kvpool_manager_send(const char *text, int fd)
+/* `sending` is held. */
+static int send_connected(const char *name, const char *text, int fd)
 {
-	const char *name = manager_name();
 	bool fresh = connection < 0;
 	int r;
 
-	if (!name)
-		return KVPOOL_MANAGER_E_NONE;
 	if (fresh) {
 		r = manager_connect(name);
 		if (r != 0)
@@ -118,4 +119,17 @@ int kvpool_manager_send(const char *text, int fd)
 	connection = -1;
 	r = manager_connect(name);
 	return r != 0 ? r : send_once(text, fd);
+}
+
+int kvpool_manager_send(const char *text, int fd)
+{
+	const char *name = manager_name();
+	int r;
+
+	if (!name)
+		return KVPOOL_MANAGER_E_NONE;
+	(void)pthread_mutex_lock(&sending);
+	r = send_connected(name, text, fd);
+	(void)pthread_mutex_unlock(&sending);
+	return r;
 }

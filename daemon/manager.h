@@ -4,7 +4,7 @@
  * `kvpoold --supervise`.
  *
  * The socket is connected once and kept. An abstract name is anybody's to bind once its owner is
- * dead, and descriptors of the pool must not go there. Process-wide; one thread at a time.
+ * dead, and descriptors of the pool must not go there. Process-wide; any thread.
  */
 #ifndef KVPOOL_DAEMON_MANAGER_H
 #define KVPOOL_DAEMON_MANAGER_H

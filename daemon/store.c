@@ -10,13 +10,20 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Descriptors in the store, as far as this process knows. */
-static unsigned int held;
+/* Descriptors in the store, as far as this process knows. Relaxed, no edge: a count by itself. */
+static _Atomic unsigned int held;
+
+static void count(int change)
+{
+	/* No edge: see `held`. */
+	(void)atomic_fetch_add_explicit(&held, (unsigned int)change, memory_order_relaxed);
+}
 
 bool kvpool_store_name_valid(const char *name)
 {
@@ -54,13 +61,14 @@ int kvpool_store_put(const char *name, int fd)
 	assert(kvpool_store_name_valid(name));
 	if (!kvpool_manager_exists())
 		return KVPOOL_STORE_E_NONE;
-	if (held >= (room > 0 ? room : KVPOOL_STORE_MAX))
+	if (atomic_load_explicit(&held, memory_order_relaxed) >=
+	    (room > 0 ? room : KVPOOL_STORE_MAX))
 		return KVPOOL_STORE_E_FULL;
 	/* Not polled: some of them become readable when a process ends, which says nothing. */
 	(void)snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
 	r = kvpool_manager_send(text, fd);
 	if (r == 0)
-		held++;
+		count(1);
 	return r;
 }
 
@@ -74,8 +82,8 @@ int kvpool_store_remove(const char *name)
 		return KVPOOL_STORE_E_NONE;
 	(void)snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
 	r = kvpool_manager_send(text, -1);
-	if (r == 0 && held > 0)
-		held--;
+	if (r == 0 && atomic_load_explicit(&held, memory_order_relaxed) > 0)
+		count(-1);
 	return r;
 }
 
@@ -126,7 +134,7 @@ int kvpool_store_list_add(struct kvpool_store_list *list, const char *name, int 
 		list->room = room;
 	}
 	list->fds[list->n++] = new;
-	held++;
+	count(1);
 	return 0;
 }
 

@@ -11,7 +11,7 @@
  * A name is given to one descriptor at a time. It begins with "kvpool-", holds a-z, 0-9 and '-'
  * only, and has at most 31 bytes: all names together travel in one variable of the environment,
  * which Linux cuts off at 128 KiB, and then the daemon could not be started any more. Process-wide;
- * service thread only.
+ * put and remove: any thread; lists: one thread.
  */
 #ifndef KVPOOL_DAEMON_STORE_H
 #define KVPOOL_DAEMON_STORE_H
