@@ -247,6 +247,24 @@ START_TEST(should_report_when_the_leases_of_a_dead_client_are_back)
 }
 END_TEST
 
+START_TEST(should_report_a_restart)
+{
+	static const char *const times[] = {"first_hit_ms", "adopt_ms", "client_gap_ms"};
+	json_t *report = report_of("restart", "--blocks 1280 --rounds 2");
+
+	ck_assert_int_eq(json_integer_value(json_object_get(report, "blocks")), 1280);
+	ck_assert(json_number_value(json_object_get(report, "kept_ratio")) == 1.0);
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		const json_t *time = json_object_get(report, times[i]);
+
+		assert_positive(time, "p50");
+		assert_positive(time, "max");
+		assert_positive(row(report, "laps", 2, 1), times[i]);
+	}
+	json_decref(report);
+}
+END_TEST
+
 START_TEST(should_report_an_idle_daemon)
 {
 	json_t *report = report_of("idle", "--seconds 1 --samples 3");
@@ -387,6 +405,7 @@ int main(void)
 	tcase_add_test(figures, should_report_many_channels);
 	tcase_add_test(figures, should_report_a_start);
 	tcase_add_test(figures, should_report_when_the_leases_of_a_dead_client_are_back);
+	tcase_add_test(figures, should_report_a_restart);
 	tcase_add_test(figures, should_report_an_idle_daemon);
 	tcase_add_test(figures, should_compare_with_the_peers_that_are_there);
 	tcase_add_test(figures, should_leave_out_a_peer_that_is_not_installed);
