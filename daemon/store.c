@@ -61,6 +61,7 @@ int kvpool_store_put(const char *name, int fd)
 	assert(kvpool_store_name_valid(name));
 	if (!kvpool_manager_exists())
 		return KVPOOL_STORE_E_NONE;
+	/* No edge: see `held`. */
 	if (atomic_load_explicit(&held, memory_order_relaxed) >=
 	    (room > 0 ? room : KVPOOL_STORE_MAX))
 		return KVPOOL_STORE_E_FULL;
@@ -82,6 +83,7 @@ int kvpool_store_remove(const char *name)
 		return KVPOOL_STORE_E_NONE;
 	(void)snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
 	r = kvpool_manager_send(text, -1);
+	/* No edge: see `held`. */
 	if (r == 0 && atomic_load_explicit(&held, memory_order_relaxed) > 0)
 		count(-1);
 	return r;

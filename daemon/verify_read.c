@@ -37,6 +37,7 @@ struct kvpool_reader {
 
 static bool stopped(struct kvpool_reader *reader)
 {
+	/* No edge: it says only when to end. */
 	return atomic_load_explicit(&reader->stop, memory_order_relaxed);
 }
 
@@ -53,6 +54,7 @@ static bool look(struct kvpool_reader *reader, const struct kvpool_reader_file *
 	struct kvpool_reader_batch *batch = &reader->batch;
 
 	for (uint32_t f = 0; f < batch->n_files; f++)
+		/* No edge: it says only that nobody wants these bytes. */
 		if (atomic_load_explicit(&batch->files[f].over, memory_order_relaxed))
 			close_file(&batch->files[f]);
 	return !stopped(reader) && file->fd >= 0;
@@ -172,6 +174,7 @@ void kvpool_reader_free(struct kvpool_reader *reader)
 	if (!reader)
 		return;
 	(void)pthread_mutex_lock(&reader->lock);
+	/* No edge: the lock orders what matters. */
 	atomic_store_explicit(&reader->stop, true, memory_order_relaxed);
 	(void)pthread_cond_signal(&reader->changed);
 	(void)pthread_mutex_unlock(&reader->lock);
