@@ -302,7 +302,7 @@ static const struct {
 	 ":2: max_clients: \"many\" is not allowed; allowed: a number from 1 to 65536"},
 	{"[daemon]\nconfig = /x\n",
 	 ":2: unknown name \"config\" in [daemon]; allowed: socket, admin_socket, log_level, loop, "
-	 "spin_max_us"},
+	 "spin_max_us, crash_window"},
 };
 
 START_TEST(should_say_where_and_what_is_wrong_in_a_file)
