@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #define BACKOFF_MIN_NS UINT64_C(100000000)
-#define BACKOFF_MAX_NS UINT64_C(5000000000)
-#define ATTEMPT_NS     UINT64_C(5000000000)
+/* A daemon that served is started again by whoever keeps its memory, within milliseconds. */
+#define BACKOFF_LOST_NS UINT64_C(5000000)
+#define BACKOFF_MAX_NS  UINT64_C(5000000000)
+#define ATTEMPT_NS      UINT64_C(5000000000)
 
 bool kvpool_attach_too_early(const struct kvpool_attempt *attempt)
 {
@@ -24,7 +26,7 @@ bool kvpool_attach_too_early(const struct kvpool_attempt *attempt)
 
 static void back_off(struct kvpool_attempt *attempt)
 {
-	uint64_t ns = KVPOOL_MAX(attempt->backoff_ns, BACKOFF_MIN_NS);
+	uint64_t ns = attempt->backoff_ns ? attempt->backoff_ns : BACKOFF_MIN_NS;
 
 	attempt->backoff_ns = KVPOOL_MIN(2 * ns, BACKOFF_MAX_NS);
 	/* No edge: a hint for threads that have not the gate. */
@@ -35,10 +37,11 @@ static void back_off(struct kvpool_attempt *attempt)
 void kvpool_attach_ended(struct kvpool_attempt *attempt, bool useful)
 {
 	if (useful) {
-		attempt->backoff_ns = 0;
+		attempt->backoff_ns = BACKOFF_LOST_NS;
 		/* No edge: a hint for threads that have not the gate. */
 		atomic_store_explicit(&attempt->not_before_ns, 0, memory_order_relaxed);
 	} else {
+		attempt->backoff_ns = KVPOOL_MAX(attempt->backoff_ns, BACKOFF_MIN_NS);
 		back_off(attempt);
 	}
 }

@@ -4,8 +4,9 @@
  *
  * An attempt is made inside of calls, since there is no thread of the library's own. The call that
  * starts one waits for it within its deadline; where that is too short, the attempt stays open, and
- * later calls look in on it without waiting. After a failure the next attempt is 100 ms away, then
- * twice that, up to 5 s; until then calls cost a look at the clock.
+ * later calls look in on it without waiting. After a failure the next attempt is 100 ms away, or 5
+ * ms where a daemon served until now, then twice that, up to 5 s; until then calls cost a look at
+ * the clock.
  *
  * Owned by a handle, guarded by its attach gate.
  */
