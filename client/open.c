@@ -201,6 +201,17 @@ static void give_back(struct kvpool *pool, struct kvpool_session *session)
 		(void)pay_link(pool, session->links, &session->orphans, &deadline);
 }
 
+/* What was granted in lives that are over is let go of. */
+static void let_go(struct kvpool *pool)
+{
+	for (struct kvpool_session *s = pool->sessions; s; s = s->next) {
+		if (!kvpool_session_lost(s))
+			continue;
+		kvpool_segments_unmap(&s->segments);
+		(void)kvpool_pool_told(pool, s);
+	}
+}
+
 static void free_all(struct kvpool *pool, bool forked)
 {
 	while (pool->channels) {
@@ -225,11 +236,6 @@ static void free_all(struct kvpool *pool, bool forked)
 			session->links = link->next;
 			kvpool_link_free(link, forked);
 		}
-		/* What was granted in a life that is over is let go of. */
-		if (!forked && kvpool_session_lost(session)) {
-			kvpool_segments_unmap(&session->segments);
-			(void)kvpool_pool_told(pool, session);
-		}
 		kvpool_session_free(session, forked);
 	}
 	kvpool_attach_cancel(&pool->attempt);
@@ -247,6 +253,8 @@ void kvpool_close(struct kvpool *pool)
 		return;
 	if (!forked && pool->session && !kvpool_session_lost(pool->session))
 		give_back(pool, pool->session);
+	if (!forked)
+		let_go(pool);
 	free_all(pool, forked);
 	if (forked)
 		pthread_mutex_unlock(&pool->lock);

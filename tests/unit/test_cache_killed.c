@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,6 +32,17 @@
 #define RECORDS 64u
 #define LAYOUTS 4u
 #define SKIPPED 77
+
+/* gcc's way of saying so, and clang's. */
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+	__has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define UNDER_SANITIZER true
+#else
+#define UNDER_SANITIZER false
+#endif
 
 /* What of the catalog these tests ever touch. */
 struct image {
@@ -369,10 +381,10 @@ int main(void)
 	SRunner *runner;
 	int failed;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	printf("skipped: under a sanitizer one instruction is hundreds\n");
-	return SKIPPED;
-#endif
+	if (UNDER_SANITIZER) {
+		printf("skipped: under a sanitizer one instruction is hundreds\n");
+		return SKIPPED;
+	}
 	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_loop_test(tc, should_be_sound_whenever_the_daemon_dies_in_a_change, 0,
