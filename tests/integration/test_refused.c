@@ -138,8 +138,8 @@ static bool can_attach(void *cookie)
 
 /*
  * The admin socket, too, answers with a refusal instead of leaving its caller hanging. A connection
- * that was refused for want of its second descriptor leaves one free, and so does a client that left
- * and is noticed meanwhile: take these away as well.
+ * that was refused for want of its second descriptor leaves one free, and so does a client that
+ * left and is noticed meanwhile: take these away as well.
  */
 static void expect_admin_busy(struct rlimit *few)
 {

@@ -431,6 +431,7 @@ int main(void)
 	SRunner *runner;
 	int failed;
 
+	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, should_keep_blocks_and_layouts_under_their_numbers);
 	tcase_add_test(tc, should_keep_an_empty_catalog);
