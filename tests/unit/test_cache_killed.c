@@ -376,15 +376,17 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache_killed");
-	TCase *tc = tcase_create("killed");
 	SRunner *runner;
+	Suite *suite;
+	TCase *tc;
 	int failed;
 
 	if (UNDER_SANITIZER) {
 		printf("skipped: under a sanitizer one instruction is hundreds\n");
 		return SKIPPED;
 	}
+	suite = suite_create("cache_killed");
+	tc = tcase_create("killed");
 	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_loop_test(tc, should_be_sound_whenever_the_daemon_dies_in_a_change, 0,
