@@ -108,12 +108,12 @@ int kvpool_state_adopt(int fd, const char **fault, struct kvpool_state **out);
 /* Unmaps; the store keeps it. Takes NULL. */
 void kvpool_state_free(struct kvpool_state *state);
 
-/* Writes the entry of a segment; `check` is filled in. */
-void kvpool_state_segment_set(struct kvpool_state *state, uint32_t place,
+/* Writes the entry of the segment in place `at`; `check` is filled in. */
+void kvpool_state_segment_set(struct kvpool_state *state, uint32_t at,
 			      const struct kvpool_state_segment *entry);
 
 /* The entry as it was written; false where there is none that can be believed. */
-bool kvpool_state_segment_get(const struct kvpool_state *state, uint32_t place,
+bool kvpool_state_segment_get(const struct kvpool_state *state, uint32_t at,
 			      struct kvpool_state_segment *out);
 
 /* A new entry, not holding; `check` is filled in. KVPOOL_STATE_E_FULL. */
