@@ -111,15 +111,17 @@ static json_t *service(const struct kvpool_server *s)
 			 "refused", (json_int_t)c->refused, "segments_taken", (json_int_t)c->takes);
 }
 
-/* What this life took over from the one before it; null where there was none. */
+/* What this life took over from the one before it. */
 static json_t *restart(const struct kvpool_server *s)
 {
 	const struct kvpool_adoption *a = &s->adoption;
 	json_int_t ghosts = 0;
 	struct kvpool_list *node, *spare;
 
-	kvpool_list_each(node, spare, &s->domains) ghosts +=
-		kvpool_list_entry(node, struct kvpool_domain, link)->n_ghosts;
+	kvpool_list_each(node, spare, &s->domains)
+	{
+		ghosts += kvpool_list_entry(node, struct kvpool_domain, link)->n_ghosts;
+	}
 	return json_pack(
 		"{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "kept",
 		(int)(s->config.pool.state != NULL), "adopted", (int)a->any, "lives",

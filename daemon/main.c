@@ -226,6 +226,8 @@ static int make_server(struct daemon *d)
 
 	if (kvpool_server_new(&config, &d->server) != 0)
 		return EXIT_FAILURE;
+	(void)snprintf(d->server->adoption.fault, sizeof(d->server->adoption.fault), "%s",
+		       d->kept.text);
 	r = kvpool_loop_add_fd(d->server->loop, d->signal_fd, POLLIN, signalled, d, &d->signals);
 	if (r != 0) {
 		kvpool_log(KVPOOL_LOG_ERROR, "cannot start: %s", strerror(-r));

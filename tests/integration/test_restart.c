@@ -169,6 +169,17 @@ START_TEST(should_free_what_a_dead_client_was_writing)
 }
 END_TEST
 
+/* As the status page says it. */
+static bool gave_up(void)
+{
+	json_t *page = kvpool_raw_get(kvpool_harness_admin_socket(daemon_), "/v1/status");
+	const json_t *restart = json_object_get(page, "restart");
+	bool gave = json_is_string(json_object_get(restart, "fault"));
+
+	json_decref(page);
+	return gave;
+}
+
 START_TEST(should_give_the_pool_up_after_three_lives_that_ended_at_once)
 {
 	ck_assert_uint_eq(kvpool_rig_put(&rig, 1, 0, 4), 4);
@@ -179,6 +190,7 @@ START_TEST(should_give_the_pool_up_after_three_lives_that_ended_at_once)
 	kill_daemon();
 	ck_assert_int_eq(kvpool_rig_get(&rig, 1, 4), 0);
 	ck_assert_ptr_nonnull(strstr(kvpool_harness_stderr(daemon_), "starts empty"));
+	ck_assert(gave_up());
 	ck_assert_uint_eq(kvpool_rig_put(&rig, 1, 0, 4), 4);
 }
 END_TEST
