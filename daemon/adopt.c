@@ -26,11 +26,6 @@ static void lasted(void *cookie, uint32_t events)
 	s->config.pool.state->control->crashes = 0;
 }
 
-static bool entry_valid(struct kvpool_state *state, const struct kvpool_state_client *entry)
-{
-	return entry->id != 0 && kvpool_state_client_find(state, entry->id) == entry;
-}
-
 static uint32_t processes_of(const struct kvpool_kept *kept, uint32_t client)
 {
 	uint32_t n = 0;
@@ -49,7 +44,7 @@ static bool all_known(struct kvpool_kept *kept, uid_t uid)
 		if (entry->id == 0)
 			continue;
 		/* An entry that rotted may have been anybody's. */
-		if (!entry_valid(kept->state, entry))
+		if (!kvpool_state_client_valid(entry))
 			return false;
 		if (entry->uid == uid && entry->holding &&
 		    processes_of(kept, entry->id) < entry->members)
@@ -103,25 +98,11 @@ static int adopt_domain(struct kvpool_server *s, struct kvpool_kept *kept,
 	return 0;
 }
 
-static struct kvpool_domain *domain_of(struct kvpool_server *s, uint32_t uid)
-{
-	struct kvpool_list *node, *spare;
-
-	kvpool_list_each(node, spare, &s->domains)
-	{
-		struct kvpool_domain *domain = kvpool_list_entry(node, struct kvpool_domain, link);
-
-		if (domain->uid == (uid_t)uid)
-			return domain;
-	}
-	return NULL;
-}
-
 /* A client of the earlier life: watched where it held something. */
 static int adopt_client(struct kvpool_server *s, struct kvpool_kept *kept,
 			struct kvpool_state_client *entry)
 {
-	struct kvpool_domain *domain = domain_of(s, entry->uid);
+	struct kvpool_domain *domain = kvpool_domain_find(s, (uid_t)entry->uid);
 	struct kvpool_ghost *ghost;
 	int r;
 

@@ -4,7 +4,6 @@
  */
 #include "daemon/client.h"
 
-#include "daemon/clock.h"
 #include "daemon/kept.h"
 #include "daemon/kill_point.h"
 #include "daemon/log.h"
@@ -17,9 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-
-/* After the last process of a client with a GPU: its device may still finish what was queued. */
-#define GPU_GRACE_NS (2 * KVPOOL_NS_PER_S)
 
 /* The last sixteenth of the places is for domains that have no client yet. */
 static bool place_left(const struct kvpool_domain *domain)
@@ -133,8 +129,8 @@ int kvpool_client_new(struct kvpool_domain *domain, const char *name, struct kvp
 	return 0;
 }
 
-/* Takes the same time whatever differs. */
-static bool token_equal(const uint8_t *a, const uint8_t *b)
+bool kvpool_client_token_equal(const uint8_t a[KVPOOL_TOKEN_BYTES],
+			       const uint8_t b[KVPOOL_TOKEN_BYTES])
 {
 	uint8_t diff = 0;
 	unsigned int i;
@@ -153,7 +149,8 @@ struct kvpool_client *kvpool_client_find(struct kvpool_domain *domain,
 	{
 		struct kvpool_client *client = kvpool_list_entry(node, struct kvpool_client, link);
 
-		if (client->domain == domain && !client->ended && token_equal(client->token, token))
+		if (client->domain == domain && !client->ended &&
+		    kvpool_client_token_equal(client->token, token))
 			return client;
 	}
 	return NULL;
@@ -237,7 +234,8 @@ static void free_if_over(struct kvpool_client *client)
 		return;
 	if (client->gpu &&
 	    kvpool_loop_add_timer(client->server->loop, grace_over, client, &client->grace) == 0) {
-		kvpool_source_set_timer(client->grace, kvpool_clock_ns() + GPU_GRACE_NS);
+		kvpool_source_set_timer(client->grace,
+					kvpool_clock_ns() + KVPOOL_CLIENT_GPU_GRACE_NS);
 		return;
 	}
 	kvpool_client_free(client);

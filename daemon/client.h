@@ -9,6 +9,7 @@
 #ifndef KVPOOL_DAEMON_CLIENT_H
 #define KVPOOL_DAEMON_CLIENT_H
 
+#include "daemon/clock.h"
 #include "daemon/domain.h"
 #include "daemon/list.h"
 #include "daemon/loop.h"
@@ -19,6 +20,9 @@
 
 /* Of all channels of a client together. */
 #define KVPOOL_CLIENT_CHANNEL_BYTES_MAX (UINT64_C(1) << 30)
+
+/* After the last process of a client with a GPU: its device may still finish what was queued. */
+#define KVPOOL_CLIENT_GPU_GRACE_NS (2 * KVPOOL_NS_PER_S)
 
 struct kvpool_peer;
 struct kvpool_state_client;
@@ -53,6 +57,10 @@ int kvpool_client_new(struct kvpool_domain *domain, const char *name, struct kvp
 /* The living client of this domain with that token; NULL: none. */
 struct kvpool_client *kvpool_client_find(struct kvpool_domain *domain,
 					 const uint8_t token[KVPOOL_TOKEN_BYTES]);
+
+/* Takes the same time whatever differs. */
+bool kvpool_client_token_equal(const uint8_t a[KVPOOL_TOKEN_BYTES],
+			       const uint8_t b[KVPOOL_TOKEN_BYTES]);
 
 /* The peer becomes a member. KVPOOL_REFUSAL_LIMIT. */
 int kvpool_client_join(struct kvpool_client *client, struct kvpool_peer *peer);

@@ -212,19 +212,28 @@ int kvpool_domain_adopt(struct kvpool_server *server, uid_t uid, int fd,
 	return r;
 }
 
-int kvpool_domain_get(struct kvpool_server *server, uid_t uid, struct kvpool_domain **out)
+struct kvpool_domain *kvpool_domain_find(struct kvpool_server *server, uid_t uid)
 {
 	struct kvpool_list *node, *spare;
-	int r;
 
 	kvpool_list_each(node, spare, &server->domains)
 	{
 		struct kvpool_domain *domain = kvpool_list_entry(node, struct kvpool_domain, link);
 
-		if (domain->uid == uid) {
-			*out = domain;
-			return 0;
-		}
+		if (domain->uid == uid)
+			return domain;
+	}
+	return NULL;
+}
+
+int kvpool_domain_get(struct kvpool_server *server, uid_t uid, struct kvpool_domain **out)
+{
+	struct kvpool_domain *domain = kvpool_domain_find(server, uid);
+	int r;
+
+	if (domain) {
+		*out = domain;
+		return 0;
 	}
 	r = domain_new(server, uid, -1, NULL, out);
 	if (r == 0)

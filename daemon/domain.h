@@ -49,7 +49,10 @@ enum {
 	KVPOOL_DOMAIN_E_UNKNOWN = 1, /* no such segment here */
 };
 
-/* The domain of this user, made where there is none. Negative errno. */
+/* The domain of this user; NULL: there is none. */
+struct kvpool_domain *kvpool_domain_find(struct kvpool_server *server, uid_t uid);
+
+/* The same, made where there is none. Negative errno. */
 int kvpool_domain_get(struct kvpool_server *server, uid_t uid, struct kvpool_domain **out);
 
 /*

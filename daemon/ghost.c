@@ -4,6 +4,7 @@
  */
 #include "daemon/ghost.h"
 
+#include "daemon/client.h"
 #include "daemon/clock.h"
 #include "daemon/domain.h"
 #include "daemon/kill_point.h"
@@ -18,9 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* As for clients of this life: a device may still finish what was queued. */
-#define GPU_GRACE_NS (2 * KVPOOL_NS_PER_S)
 
 struct kvpool_ghost {
 	struct kvpool_list link;           /* in domain->ghosts */
@@ -107,7 +105,8 @@ static void end_if_over(struct kvpool_ghost *ghost)
 		return;
 	if (ghost->entry->flags & KVPOOL_STATE_GPU &&
 	    kvpool_loop_add_timer(loop, grace_over, ghost, &ghost->grace) == 0)
-		kvpool_source_set_timer(ghost->grace, kvpool_clock_ns() + GPU_GRACE_NS);
+		kvpool_source_set_timer(ghost->grace,
+					kvpool_clock_ns() + KVPOOL_CLIENT_GPU_GRACE_NS);
 	else
 		end(ghost);
 }
@@ -150,12 +149,8 @@ static struct kvpool_ghost *find(struct kvpool_domain *domain, const uint8_t *to
 	kvpool_list_each(node, spare, &domain->ghosts)
 	{
 		struct kvpool_ghost *ghost = kvpool_list_entry(node, struct kvpool_ghost, link);
-		uint8_t diff = 0;
 
-		/* Takes the same time whatever differs. */
-		for (unsigned int i = 0; i < KVPOOL_TOKEN_BYTES; i++)
-			diff = (uint8_t)(diff | (ghost->entry->token[i] ^ token[i]));
-		if (diff == 0)
+		if (kvpool_client_token_equal(ghost->entry->token, token))
 			return ghost;
 	}
 	return NULL;

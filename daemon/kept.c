@@ -7,17 +7,14 @@
 #include "shm/base.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SEGMENT "kvpool-segment-%u"
 #define CATALOG "kvpool-catalog-%u"
 #define PROCESS "kvpool-member-%x-%x"
-#define SEALS   (F_SEAL_SHRINK | F_SEAL_GROW)
 
 void kvpool_kept_segment_name(uint32_t id, char out[KVPOOL_STORE_NAME_BYTES])
 {
@@ -66,15 +63,6 @@ static bool process_client(const char *name, uint32_t *client)
 	return strcmp(name, same) == 0;
 }
 
-static bool sealed_memory(int fd, uint64_t bytes)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
-
-	return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &st) == 0 &&
-	       S_ISREG(st.st_mode) && (bytes == 0 || (uint64_t)st.st_size == bytes);
-}
-
 /* The process of a pidfd; -1 where it is none, 0 where it is not visible from here. */
 static pid_t pid_of(int pidfd)
 {
@@ -99,13 +87,13 @@ static pid_t pid_of(int pidfd)
 /* Takes the descriptor if the state knows a segment of this id and it looks like one. */
 static bool take_segment(struct kvpool_kept *kept, uint32_t id, int fd)
 {
-	uint64_t bytes = kept->state->control->sizes.segment_bytes;
+	uint64_t bytes = kept->state->control->sizes.segment_bytes, is;
 	struct kvpool_state_segment entry;
 
 	for (uint32_t i = 0; i < kept->state->n_segments; i++) {
 		if (!kvpool_state_segment_get(kept->state, i, &entry) || entry.id != id)
 			continue;
-		if (!sealed_memory(fd, bytes) || entry.made > bytes)
+		if (!kvpool_memory_sealed(fd, &is) || is != bytes || entry.made > bytes)
 			return false;
 		kept->segments[kept->n_segments++] =
 			(struct kvpool_kept_segment){.entry = entry, .place = i, .fd = fd};
@@ -127,13 +115,14 @@ static bool take_process(struct kvpool_kept *kept, uint32_t client, const char *
 
 static bool take(struct kvpool_kept *kept, const struct kvpool_store_kept_fd *from)
 {
+	uint64_t bytes;
 	uint32_t n;
 
 	if (segment_id(from->name, &n))
 		return take_segment(kept, n, from->fd);
 	if (process_client(from->name, &n))
 		return take_process(kept, n, from->name, from->fd);
-	if (!catalog_uid(from->name, &n) || !sealed_memory(from->fd, 0))
+	if (!catalog_uid(from->name, &n) || !kvpool_memory_sealed(from->fd, &bytes))
 		return false;
 	kept->catalogs[kept->n_catalogs++] =
 		(struct kvpool_kept_catalog){.uid = (uid_t)n, .fd = from->fd};

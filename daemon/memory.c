@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
@@ -21,6 +22,18 @@ static int create(void)
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("kvpool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	return fd < 0 ? -errno : fd;
+}
+
+bool kvpool_memory_sealed(int fd, uint64_t *bytes)
+{
+	const int fixed = F_SEAL_SHRINK | F_SEAL_GROW;
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0 || (seals & fixed) != fixed || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return false;
+	*bytes = (uint64_t)st.st_size;
+	return true;
 }
 
 int kvpool_memory_adopt(int fd, uint64_t bytes, struct kvpool_memory *out)

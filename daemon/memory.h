@@ -8,6 +8,7 @@
 #ifndef KVPOOL_DAEMON_MEMORY_H
 #define KVPOOL_DAEMON_MEMORY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct kvpool_memory {
@@ -21,6 +22,9 @@ int kvpool_memory_new(uint64_t bytes, struct kvpool_memory *out);
 
 /* The same without a descriptor: it can have huge pages where shared memory cannot. */
 int kvpool_memory_new_private(uint64_t bytes, struct kvpool_memory *out);
+
+/* Whether `fd` is memory that cannot change its size (sealed: SHRINK, GROW), and how long it is. */
+bool kvpool_memory_sealed(int fd, uint64_t *bytes);
 
 /* Maps what an earlier life made; takes `fd` on success. Negative errno. */
 int kvpool_memory_adopt(int fd, uint64_t bytes, struct kvpool_memory *out);

@@ -10,16 +10,11 @@
 #include "shm/header.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define CONTROL_OFFSET  KVPOOL_HEADER_BYTES
 #define SEGMENTS_OFFSET (CONTROL_OFFSET + 4096u)
-#define SEALS           (F_SEAL_SHRINK | F_SEAL_GROW)
 
 static uint64_t clients_offset(uint64_t n_segments)
 {
@@ -129,21 +124,17 @@ static const char *fault_of(const struct kvpool_state *state)
 /* The daemon's own memory and nobody else's: the right length, sealed against another. */
 static int look(int fd, const char **fault, uint64_t *bytes)
 {
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
+	uint64_t is;
 
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode) || seals < 0 || (seals & SEALS) != SEALS) {
+	if (!kvpool_memory_sealed(fd, &is)) {
 		*fault = "it is no sealed memory";
 		return KVPOOL_STATE_E_FOREIGN;
 	}
-	if (st.st_size < (off_t)bytes_of(1) ||
-	    (uint64_t)st.st_size > bytes_of(KVPOOL_SEGMENTS_MAX)) {
+	if (is < bytes_of(1) || is > bytes_of(KVPOOL_SEGMENTS_MAX)) {
 		*fault = "it is too short or too long";
 		return KVPOOL_STATE_E_FOREIGN;
 	}
-	*bytes = (uint64_t)st.st_size;
+	*bytes = is;
 	return 0;
 }
 
@@ -228,10 +219,14 @@ int kvpool_state_client_add(struct kvpool_state *state, const struct kvpool_stat
 
 		if (to->id != 0)
 			continue;
-		*to = *entry;
+		to->uid = entry->uid;
+		memcpy(to->token, entry->token, sizeof(to->token));
+		to->flags = entry->flags;
 		to->holding = 0;
 		to->members = 0;
-		store_last(&to->check, client_check(to));
+		to->check = client_check(entry);
+		/* Cut short before this, there is no entry, and its client was granted nothing. */
+		store_last(&to->id, entry->id);
 		state->client_at = at + 1;
 		*out = to;
 		return 0;
@@ -253,17 +248,11 @@ void kvpool_state_client_remove(struct kvpool_state_client *entry)
 {
 	if (!entry)
 		return;
-	store_last(&entry->check, 0);
+	store_last(&entry->id, 0);
 	explicit_bzero(entry, sizeof(*entry));
 }
 
-struct kvpool_state_client *kvpool_state_client_find(struct kvpool_state *state, uint32_t id)
+bool kvpool_state_client_valid(const struct kvpool_state_client *entry)
 {
-	for (uint32_t i = 0; id != 0 && i < KVPOOL_STATE_CLIENTS_MAX; i++) {
-		struct kvpool_state_client *entry = &state->clients[i];
-
-		if (entry->id == id && entry->check == client_check(entry))
-			return entry;
-	}
-	return NULL;
+	return entry->id != 0 && entry->check == client_check(entry);
 }

@@ -68,7 +68,7 @@ KVPOOL_ASSERT_SIZE(struct kvpool_state_segment, 32);
 
 /* Zeroes where there is none. */
 struct kvpool_state_client {
-	uint32_t id;
+	uint32_t id; /* 0: there is none; stored last when it begins, first when it ends */
 	uint32_t uid;
 	uint8_t token[KVPOOL_TOKEN_BYTES];
 	uint32_t flags;
@@ -125,7 +125,7 @@ void kvpool_state_client_flag(struct kvpool_state_client *entry, enum kvpool_sta
 /* Takes NULL. */
 void kvpool_state_client_remove(struct kvpool_state_client *entry);
 
-/* The entry of a client; NULL where there is none that can be believed. */
-struct kvpool_state_client *kvpool_state_client_find(struct kvpool_state *state, uint32_t id);
+/* Whether it is an entry, as it was written. */
+bool kvpool_state_client_valid(const struct kvpool_state_client *entry);
 
 #endif

@@ -272,17 +272,18 @@ START_TEST(should_know_a_client_until_it_is_removed)
 {
 	struct kvpool_state_client entry = {.id = 3, .uid = 7, .token = {1, 2, 3}}, *at;
 
-	ck_assert_ptr_null(kvpool_state_client_find(state, 3));
+	ck_assert(!kvpool_state_client_valid(&state->clients[0]));
 	ck_assert_int_eq(kvpool_state_client_add(state, &entry, &at), 0);
-	ck_assert_ptr_eq(kvpool_state_client_find(state, 3), at);
+	ck_assert_ptr_eq(at, &state->clients[0]);
+	ck_assert(kvpool_state_client_valid(at));
 	kvpool_state_client_flag(at, KVPOOL_STATE_GPU);
-	ck_assert_ptr_eq(kvpool_state_client_find(state, 3), at);
+	ck_assert(kvpool_state_client_valid(at));
 	ck_assert_uint_eq(at->flags, KVPOOL_STATE_GPU);
 	at->token[5] ^= 1;
-	ck_assert_ptr_null(kvpool_state_client_find(state, 3));
+	ck_assert(!kvpool_state_client_valid(at));
 	at->token[5] ^= 1;
 	kvpool_state_client_remove(at);
-	ck_assert_ptr_null(kvpool_state_client_find(state, 3));
+	ck_assert(!kvpool_state_client_valid(at));
 	for (uint32_t i = 0; i < KVPOOL_STATE_CLIENTS_MAX; i++) {
 		entry.id = i + 1;
 		ck_assert_int_eq(kvpool_state_client_add(state, &entry, &at), 0);
