@@ -23,8 +23,9 @@ enum kvpool_feature {
 	KVPOOL_FEATURE_CHECKSUM = 1u << 1, /* COMMIT may carry a CRC32C */
 	KVPOOL_FEATURE_VERIFY = 1u << 2,   /* KVPOOL_OP_SUMS and KVPOOL_OP_DROP are served */
 	KVPOOL_FEATURE_RETIRE = 1u << 3,   /* the pool outlives the daemon: RETIRE is heard */
+	KVPOOL_FEATURE_RESUME = 1u << 4,   /* so do clients: RESUME and KVPOOL_OP_CLAIM are served */
 	KVPOOL_FEATURES = KVPOOL_FEATURE_WAIT | KVPOOL_FEATURE_CHECKSUM | KVPOOL_FEATURE_VERIFY |
-			  KVPOOL_FEATURE_RETIRE,
+			  KVPOOL_FEATURE_RETIRE | KVPOOL_FEATURE_RESUME,
 };
 
 enum kvpool_message_type {
@@ -45,7 +46,8 @@ enum kvpool_message_type {
 enum kvpool_attach_flag {
 	KVPOOL_ATTACH_READ_ONLY = 1u << 0, /* segments come as descriptors that cannot be written */
 	KVPOOL_ATTACH_JOIN = 1u << 1,      /* a further member of the client with this token */
-	KVPOOL_ATTACH_RESUME = 1u << 2, /* the client of an earlier daemon life with this token */
+	KVPOOL_ATTACH_RESUME = 1u << 2, /* the client of an earlier daemon life with this token, or
+					   a new one where there is none: see WELCOME */
 	KVPOOL_ATTACH_GPU = 1u << 3, /* its blocks may be under DMA for a while after its death */
 	KVPOOL_ATTACH_FLAGS = (1u << 4) - 1,
 };
@@ -97,6 +99,10 @@ struct kvpool_attach {
 
 KVPOOL_ASSERT_SIZE(struct kvpool_attach, 128);
 
+enum kvpool_welcome_flag {
+	KVPOOL_WELCOME_RESUMED = 1u << 0, /* after RESUME: it is that client, with all it held */
+};
+
 struct kvpool_welcome {
 	struct kvpool_message head;
 	uint32_t version;
@@ -108,10 +114,13 @@ struct kvpool_welcome {
 	uint64_t segment_bytes;            /* of the largest segment */
 	uint64_t extent_bytes;             /* a block with its shards is at most this long */
 	char domain[KVPOOL_NAME_BYTES];
-	uint8_t reserved[32];
+	uint64_t client_epoch; /* of the life in which the client began; 0 without RESUME */
+	uint32_t flags;        /* enum kvpool_welcome_flag */
+	uint8_t reserved[20];
 };
 
 KVPOOL_ASSERT_SIZE(struct kvpool_welcome, 160);
+KVPOOL_ASSERT_OFFSET(struct kvpool_welcome, client_epoch, 128);
 
 struct kvpool_refused {
 	struct kvpool_message head;

@@ -26,7 +26,8 @@ enum kvpool_op {
 	KVPOOL_OP_FORGET = 8,  /* keys, or a whole layout, are no longer true */
 	KVPOOL_OP_SUMS = 9,    /* blocks in, the checksums of their COMMITs out */
 	KVPOOL_OP_DROP = 10,   /* blocks in: their bytes are not what was stored */
-	KVPOOL_OP_COUNT = 11,
+	KVPOOL_OP_CLAIM = 11,  /* after RESUME: what this process still holds */
+	KVPOOL_OP_COUNT = 12,
 };
 
 enum kvpool_request_flag {
@@ -38,7 +39,8 @@ enum kvpool_request_flag {
 	KVPOOL_REQUEST_WHOLE_LAYOUT = 1u << 4, /* FORGET: every block of the layout */
 	KVPOOL_REQUEST_HAS_CRC = 1u << 5,      /* COMMIT: the checksum field of each block counts */
 	KVPOOL_REQUEST_ALL_SHARDS = 1u << 6,   /* COMMIT: every shard at once, `shard` is ignored */
-	KVPOOL_REQUEST_FLAGS = (1u << 7) - 1,
+	KVPOOL_REQUEST_LAST = 1u << 7,         /* CLAIM: this process claims no more */
+	KVPOOL_REQUEST_FLAGS = (1u << 8) - 1,
 };
 
 enum kvpool_status {
@@ -113,6 +115,15 @@ struct kvpool_wire_sum {
 
 KVPOOL_ASSERT_SIZE(struct kvpool_wire_sum, 8);
 
+/* What CLAIM reads for each lease, or reserved block. */
+struct kvpool_wire_claim {
+	uint64_t lease; /* 0: a block */
+	uint32_t block;
+	uint32_t generation;
+};
+
+KVPOOL_ASSERT_SIZE(struct kvpool_wire_claim, 16);
+
 struct kvpool_wire_group {
 	uint32_t kind;       /* enum kvpool_group_kind */
 	uint32_t window;     /* tokens; 0 unless kind is WINDOW */
@@ -159,6 +170,7 @@ KVPOOL_ASSERT_SIZE(struct kvpool_wire_range, 8);
  * FORGET   keys          keys                       -                         group; whole layout
  * SUMS     blocks        struct kvpool_wire_handle  struct kvpool_wire_sum
  * DROP     blocks        struct kvpool_wire_handle  -
+ * CLAIM    claims        struct kvpool_wire_claim   -                         n may be 0 with LAST
  *
  * With INLINE_KEY, n is 1 and the key (or for COMMIT and ABORT the handle, in its first 16 bytes)
  * is in the entry. The place then comes back in the reply: for RESERVE always, for MATCH only with
@@ -220,7 +232,8 @@ struct kvpool_reply {
 	union {
 		uint32_t blocks;  /* MATCH: length of the usable prefix, in keys */
 		uint32_t granted; /* RESERVE: keys that got a place; COMMIT, ABORT, FORGET, DROP:
-				     blocks done; SUMS: those with a checksum */
+				     blocks done; SUMS: those with a checksum; CLAIM: what
+				     is there */
 		uint32_t layout;  /* LAYOUT: its id, for this client */
 	};
 	union {
