@@ -34,6 +34,17 @@ static void back_off(struct kvpool_attempt *attempt)
 			      memory_order_relaxed);
 }
 
+void kvpool_attach_began(struct kvpool_attempt *attempt, const struct kvpool_session *session)
+{
+	struct kvpool_past *past = &attempt->past;
+
+	past->resumable = (session->features & KVPOOL_FEATURE_RESUME) != 0;
+	past->epoch = session->epoch;
+	past->life = session->life;
+	past->client = session->client;
+	memcpy(past->token, session->token, sizeof(past->token));
+}
+
 void kvpool_attach_ended(struct kvpool_attempt *attempt, bool useful)
 {
 	if (useful) {
@@ -89,10 +100,23 @@ static int refused(struct kvpool_attempt *attempt, struct kvpool_packet *packet,
 	uint32_t reason = packet->refused.reason;
 	int r = reason < KVPOOL_ARRAY_SIZE(errors) && errors[reason] ? errors[reason] : -EPROTO;
 
-	if (reason == KVPOOL_REFUSAL_TOKEN && attempt->joined_epoch != 0)
+	/* Nobody has the token any more: the next attempt shows none. */
+	if (reason == KVPOOL_REFUSAL_TOKEN && attempt->resumes)
+		attempt->past.resumable = false;
+	else if (reason == KVPOOL_REFUSAL_TOKEN && attempt->joined_epoch != 0)
 		attempt->alone = true;
 	return kvpool_failure_set(failure, r, "the daemon refuses: %s",
 				  kvpool_packet_refusal(packet));
+}
+
+/*
+ * A client outlives its daemon, not its last member: who lost its session in this very life of the
+ * daemon begins anew, or joins again.
+ */
+static bool may_resume(const struct kvpool_attempt *attempt, const struct kvpool_hello *hello)
+{
+	return attempt->past.resumable && (hello->features & KVPOOL_FEATURE_RESUME) &&
+	       hello->epoch != attempt->past.epoch;
 }
 
 /* A member of a life that is over, or of a client that is, is a client of its own from then on. */
@@ -126,7 +150,11 @@ static int on_hello(struct kvpool_attempt *attempt, const struct kvpool_wish *wi
 					  hello->version_min, hello->version_max,
 					  KVPOOL_PROTOCOL_MIN, KVPOOL_PROTOCOL_MAX);
 	memcpy(attach.name, wish->name, sizeof(attach.name));
-	if (may_join(attempt, wish, hello->epoch)) {
+	attempt->resumes = may_resume(attempt, hello);
+	if (attempt->resumes) {
+		attach.flags |= KVPOOL_ATTACH_RESUME;
+		memcpy(attach.token, attempt->past.token, sizeof(attach.token));
+	} else if (may_join(attempt, wish, hello->epoch)) {
 		attach.flags |= KVPOOL_ATTACH_JOIN;
 		memcpy(attach.token, wish->token, sizeof(attach.token));
 	}
@@ -135,6 +163,23 @@ static int on_hello(struct kvpool_attempt *attempt, const struct kvpool_wish *wi
 	if (r != 0)
 		return kvpool_failure_literal(failure, -ENOTCONN, "the daemon went away");
 	attempt->stage = KVPOOL_ATTEMPT_WELCOME;
+	return 0;
+}
+
+/* A daemon that says that it is the same client must mean the same. */
+static int on_welcome(struct kvpool_attempt *attempt, const struct kvpool_welcome *welcome,
+		      struct kvpool_failure *failure)
+{
+	const struct kvpool_past *past = &attempt->past;
+
+	if ((welcome->flags & KVPOOL_WELCOME_RESUMED) &&
+	    (!attempt->resumes || welcome->client != past->client ||
+	     kvpool_session_life(welcome) != past->life ||
+	     memcmp(welcome->token, past->token, sizeof(past->token)) != 0))
+		return kvpool_failure_literal(failure, -EPROTO,
+					      "the daemon takes this client for another one");
+	attempt->welcome = *welcome;
+	attempt->stage = KVPOOL_ATTEMPT_CHANNEL;
 	return 0;
 }
 
@@ -170,11 +215,8 @@ static int on_packet(struct kvpool_attempt *attempt, const struct kvpool_wish *w
 		return refused(attempt, packet, failure);
 	if (attempt->stage == KVPOOL_ATTEMPT_HELLO && type == KVPOOL_MESSAGE_HELLO)
 		return on_hello(attempt, wish, &packet->hello, failure);
-	if (attempt->stage == KVPOOL_ATTEMPT_WELCOME && type == KVPOOL_MESSAGE_WELCOME) {
-		attempt->welcome = packet->welcome;
-		attempt->stage = KVPOOL_ATTEMPT_CHANNEL;
-		return 0;
-	}
+	if (attempt->stage == KVPOOL_ATTEMPT_WELCOME && type == KVPOOL_MESSAGE_WELCOME)
+		return on_welcome(attempt, &packet->welcome, failure);
 	if (attempt->stage == KVPOOL_ATTEMPT_CHANNEL && type == KVPOOL_MESSAGE_CHANNEL)
 		return on_channel(attempt, wish, packet, failure, out);
 	return kvpool_failure_set(failure, -EPROTO, "the daemon sends message %u out of turn",

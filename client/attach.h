@@ -8,6 +8,9 @@
  * ms where a daemon served until now, then twice that, up to 5 s; until then calls cost a look at
  * the clock.
  *
+ * In a further life of a daemon whose clients outlive it, the client resumes: it shows the token of
+ * its last session, and is told whether it is that client or a new one.
+ *
  * Owned by a handle, guarded by its attach gate.
  */
 #ifndef KVPOOL_CLIENT_ATTACH_H
@@ -34,6 +37,15 @@ enum kvpool_attempt_stage {
 	KVPOOL_ATTEMPT_CHANNEL = 3, /* WELCOME came */
 };
 
+/* The last session that served, as far as the next one can go on with it. */
+struct kvpool_past {
+	bool resumable; /* the daemon said that clients outlive it; else nothing below counts */
+	uint64_t epoch;
+	uint64_t life;
+	uint32_t client;
+	uint8_t token[KVPOOL_TOKEN_BYTES];
+};
+
 struct kvpool_attempt {
 	enum kvpool_attempt_stage stage;
 	int fd; /* owned, unless the stage is NONE */
@@ -41,7 +53,9 @@ struct kvpool_attempt {
 	struct kvpool_welcome welcome;
 	uint64_t joined_epoch; /* life in which the token was good; 0: never yet */
 	bool alone;            /* the client that it had joined is no more */
-	uint64_t backoff_ns;   /* after the next failure */
+	bool resumes;          /* ATTACH asked to resume */
+	struct kvpool_past past;
+	uint64_t backoff_ns; /* after the next failure */
 	/* W: under the gate. R: any thread, relaxed: a hint. */
 	_Atomic uint64_t not_before_ns;
 };
@@ -56,6 +70,9 @@ bool kvpool_attach_too_early(const struct kvpool_attempt *attempt);
 int kvpool_attach_step(struct kvpool_attempt *attempt, const struct kvpool_wish *wish,
 		       struct kvpool_deadline *deadline, struct kvpool_failure *failure,
 		       struct kvpool_session **out);
+
+/* The session serves from now on. */
+void kvpool_attach_began(struct kvpool_attempt *attempt, const struct kvpool_session *session);
 
 /* A session ended. A daemon that never served anything is not asked again at once. */
 void kvpool_attach_ended(struct kvpool_attempt *attempt, bool useful);

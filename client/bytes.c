@@ -15,12 +15,12 @@
  * Where other processes are members too, nobody here sees when a block is given back: what an
  * address was handed out for stays mapped until the handle is closed.
  */
-static void pin(struct kvpool *pool, struct kvpool_session *session)
+static void pin(struct kvpool *pool, struct kvpool_segments *segments)
 {
 	/* No edge: both are set once and read by whoever unmaps, under the lock. */
 	if (atomic_load_explicit(&pool->shared, memory_order_relaxed) &&
-	    !atomic_load_explicit(&session->pinned, memory_order_relaxed))
-		atomic_store_explicit(&session->pinned, true, memory_order_relaxed);
+	    !atomic_load_explicit(&segments->pinned, memory_order_relaxed))
+		atomic_store_explicit(&segments->pinned, true, memory_order_relaxed);
 }
 
 int kvpool_pointer(struct kvpool_channel *channel, const struct kvpool_layout *layout,
@@ -31,7 +31,7 @@ int kvpool_pointer(struct kvpool_channel *channel, const struct kvpool_layout *l
 
 	if (r != 0)
 		return r;
-	pin(channel->pool, view.session);
+	pin(channel->pool, view.session->segments);
 	*out = view.address;
 	kvpool_view_close(channel, &view);
 	return 0;
@@ -70,7 +70,7 @@ int kvpool_store(struct kvpool_channel *channel, const struct kvpool_layout *lay
 		r = kvpool_failure_literal(&channel->failure, -EACCES,
 					   "store: this handle may only read");
 	} else {
-		kvpool_segments_warm(&view.session->segments, block->segment, view.offset, total);
+		kvpool_segments_warm(view.session->segments, block->segment, view.offset, total);
 		kvpool_copy_gather(kvpool_copy_best(), view.address, pieces, n);
 	}
 	kvpool_view_close(channel, &view);

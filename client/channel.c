@@ -108,11 +108,11 @@ static int register_layout(struct kvpool_channel *channel, const struct kvpool_l
 		if (stride < layout->wire.groups[g].slot_bytes || stride > KVPOOL_SEGMENT_MAX)
 			return kvpool_channel_disbelieve(
 				channel, "the daemon's shards would overlap each other");
-		/* Published by L1 below. */
+		/* No edge: whole by itself. */
 		atomic_store_explicit(&known->stride[g], stride, memory_order_relaxed);
 	}
-	/* L1 -> L2 */
-	atomic_store_explicit(&known->id_plus_1, reply.layout + 1, memory_order_release);
+	/* No edge: whole by itself. */
+	atomic_store_explicit(&known->id_plus_1, reply.layout + 1, memory_order_relaxed);
 	return 0;
 }
 
@@ -120,8 +120,8 @@ static int find_layout(struct kvpool_channel *channel, const struct kvpool_layou
 		       struct kvpool_deadline *deadline, uint16_t *id)
 {
 	struct kvpool_session_layout *known = &channel->link->session->layouts[layout->index];
-	/* L2 <- L1 */
-	uint32_t id_plus_1 = atomic_load_explicit(&known->id_plus_1, memory_order_acquire);
+	/* No edge: whole by itself. */
+	uint32_t id_plus_1 = atomic_load_explicit(&known->id_plus_1, memory_order_relaxed);
 	int r;
 
 	if (KVPOOL_UNLIKELY(layout->pool != channel->pool))
@@ -133,8 +133,8 @@ static int find_layout(struct kvpool_channel *channel, const struct kvpool_layou
 			r = register_layout(channel, layout, deadline);
 		if (r != 0)
 			return r;
-		/* L2 <- L1 */
-		id_plus_1 = atomic_load_explicit(&known->id_plus_1, memory_order_acquire);
+		/* No edge: as above. */
+		id_plus_1 = atomic_load_explicit(&known->id_plus_1, memory_order_relaxed);
 		if (id_plus_1 == 0)
 			return kvpool_failure_literal(&channel->failure, -ESTALE,
 						      "the layout was forgotten meanwhile");

@@ -152,17 +152,17 @@ int64_t kvpool_commit_crc(struct kvpool_channel *channel, const struct kvpool_bl
 }
 
 /*
- * The daemon did not hear of these: they are owed. With the ledger's room a block that another
- * member reserved can be owed as well.
+ * The daemon did not hear of these: they are owed. One that is in no ledger is another member's
+ * reservation, and is owed all the same.
  */
 static void owe(struct kvpool_channel *channel, const struct kvpool_block *blocks, uint32_t n)
 {
 	struct kvpool_link *link = channel->link;
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (blocks[i].block == 0)
+		if (blocks[i].block == 0 ||
+		    kvpool_holdings_end_block(channel, &blocks[i], KVPOOL_HOLDINGS_OWED))
 			continue;
-		kvpool_holdings_end_block(channel, &blocks[i], KVPOOL_HOLDINGS_TOLD);
 		if (link && link->session->life == blocks[i].epoch &&
 		    kvpool_link_make_room(link, 0, 1) == 0)
 			kvpool_ledger_owe_block(&link->ledger, blocks[i].block,
@@ -195,7 +195,7 @@ int64_t kvpool_abort(struct kvpool_channel *channel, const struct kvpool_block *
 		sent = n;
 	for (uint32_t i = 0; i < sent; i++)
 		if (blocks[i].block != 0)
-			kvpool_holdings_end_block(channel, &blocks[i], KVPOOL_HOLDINGS_TOLD);
+			(void)kvpool_holdings_end_block(channel, &blocks[i], KVPOOL_HOLDINGS_TOLD);
 	owe(channel, blocks + sent, n - sent);
 	return judge(&b, done, "abort: none of the blocks is this client's reservation");
 }

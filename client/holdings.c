@@ -12,6 +12,7 @@ struct ending {
 	uint32_t block, generation;
 	uint32_t shard; /* UINT32_MAX: the whole */
 	bool owed;
+	const struct kvpool_session *told; /* borrowed; whose daemon knows, unless it is owed */
 };
 
 /* Returns whether it was in this ledger. */
@@ -39,57 +40,65 @@ static void owe_in(struct kvpool_ledger *ledger, const struct ending *e)
 static bool end_in_session(struct kvpool_session *session, const struct ending *e)
 {
 	struct ending there = *e;
+	/* A shard that is written needs no telling: the daemon that knew has noted it. */
+	bool owed = e->shard == UINT32_MAX && (e->owed || e->told != session);
 
-	if (e->owed && kvpool_ledger_make_room(&session->orphans, 1, 1) == 0)
+	there.owed = owed;
+	if (owed && kvpool_ledger_make_room(&session->orphans, 1, 1) == 0)
 		there.owed = false;
 	for (struct kvpool_link *link = session->links; link; link = link->next) {
 		if (!end_in(&link->ledger, &there))
 			continue;
-		if (e->owed && !there.owed)
+		if (owed && !there.owed)
 			owe_in(&session->orphans, e);
 		return true;
 	}
-	return end_in(&session->orphans, e);
+	there.owed = owed;
+	return end_in(&session->orphans, &there);
 }
 
-/* In another ledger, or in none: another member's. */
-static void end_elsewhere(struct kvpool_channel *channel, const struct ending *e)
+/* In another ledger of that life, or in none: another member's. */
+static bool end_elsewhere(struct kvpool_channel *channel, const struct ending *e)
 {
 	struct kvpool *pool = channel->pool;
-	bool lost = false;
+	bool found = false, lost = false;
 
 	pthread_mutex_lock(&pool->lock);
-	for (struct kvpool_session *s = pool->sessions; s; s = s->next) {
+	for (struct kvpool_session *s = pool->sessions; s && !found; s = s->next) {
 		if (s->life != e->epoch)
 			continue;
-		lost = kvpool_session_lost(s);
-		if (end_in_session(s, e))
-			break;
+		lost = lost || kvpool_session_lost(s);
+		found = end_in_session(s, e);
 	}
 	pthread_mutex_unlock(&pool->lock);
 	if (lost)
 		kvpool_pool_settle(pool);
+	return found;
 }
 
-static void end(struct kvpool_channel *channel, const struct ending *e)
+static bool end(struct kvpool_channel *channel, struct ending *e)
 {
 	struct kvpool_link *link = channel->link;
 
+	e->told = link ? link->session : NULL;
 	if (link && link->session->life == e->epoch && !kvpool_session_lost(link->session) &&
 	    end_in(&link->ledger, e))
-		return;
-	end_elsewhere(channel, e);
+		return true;
+	return end_elsewhere(channel, e);
 }
 
-void kvpool_holdings_end_lease(struct kvpool_channel *channel, uint64_t epoch, uint64_t lease,
+bool kvpool_holdings_end_lease(struct kvpool_channel *channel, uint64_t epoch, uint64_t lease,
 			       enum kvpool_holdings_end how)
 {
-	struct ending e = {.epoch = epoch, .lease = lease, .owed = how == KVPOOL_HOLDINGS_OWED};
+	struct ending e = {.epoch = epoch,
+			   .lease = lease,
+			   .shard = UINT32_MAX,
+			   .owed = how == KVPOOL_HOLDINGS_OWED};
 
-	end(channel, &e);
+	return end(channel, &e);
 }
 
-void kvpool_holdings_end_block(struct kvpool_channel *channel, const struct kvpool_block *block,
+bool kvpool_holdings_end_block(struct kvpool_channel *channel, const struct kvpool_block *block,
 			       enum kvpool_holdings_end how)
 {
 	struct ending e = {.epoch = block->epoch,
@@ -98,7 +107,7 @@ void kvpool_holdings_end_block(struct kvpool_channel *channel, const struct kvpo
 			   .shard = UINT32_MAX,
 			   .owed = how == KVPOOL_HOLDINGS_OWED};
 
-	end(channel, &e);
+	return end(channel, &e);
 }
 
 void kvpool_holdings_end_shard(struct kvpool_channel *channel, const struct kvpool_block *blocks,

@@ -14,13 +14,22 @@
  *
  *	-ENOTCONN   no daemon, or it went away; the library attaches again by itself
  *	-ETIMEDOUT  the deadline passed
- *	-ESTALE     a lease, block or layout of a daemon that is gone, or a handle that is over
+ *	-ESTALE     a lease, block or layout of a client's life that is over; and while no daemon
+ *	            is there nobody says what its blocks hold
  *	-ENOSPC     no place for a block: kvpool_no_space_text() says who holds it
  *	-EEXIST, -EBUSY, -ENOENT, -ECANCELED   documented where they occur
  *	-EINVAL, -E2BIG, -EDQUOT, -EACCES, -ENOMEM, -EPROTO   as usual
  *	-EOWNERDEAD the handle was inherited through fork(): open an own one
  *
  * Deadlines are relative, in nanoseconds; 0 takes the handle's default (kvpool_options).
+ *
+ * Restarts: where the pool outlives the daemon (kvpoold(8) under a supervisor), so does the client.
+ * The library attaches again by itself with the next call, and goes on: leases and reservations
+ *that the caller has, their blocks' addresses, the epoch that they carry and the token stay good,
+ *and nothing need be done about it. Calls that the daemon died under have failed, and what they
+ *would have brought is nobody's. Where the pool is lost, or the client was ended meanwhile, a new
+ *life of the client begins, with another epoch and token: leases are forgotten, reservations are
+ *-ESTALE.
  *
  * No signal handlers, no threads, no global state, no output.
  */
@@ -57,8 +66,8 @@ struct kvpool_options {
 	uint32_t flags;        /* enum kvpool_open_flag */
 	uint64_t arena_bytes; /* of a channel: bounds the keys of one call; 0: 2 MiB (32768 keys) */
 	const uint8_t *join;  /* 16-byte token of a client to join; NULL: be a client of one's own.
-				 Tokens end with their client and with their daemon's life: after it
-				 a member goes on as a client of its own */
+				 Tokens end with their client, and so with a daemon that keeps no
+				 pool: after it a member goes on as a client of its own */
 };
 
 enum kvpool_open_flag {
@@ -83,8 +92,10 @@ void kvpool_close(struct kvpool *pool);
 /* 1 where attached now, 0 where not. Makes no call to the daemon. */
 int kvpool_attached(struct kvpool *pool);
 
-/* The token with which further processes of this engine join (16 bytes), in this daemon life.
-   -ENOTCONN. */
+/*
+ * The token with which further processes of this engine join (16 bytes); good for the client's
+ * life, also over restarts of the daemon that the client outlives. -ENOTCONN.
+ */
 int kvpool_token(struct kvpool *pool, uint8_t token[16]);
 
 /* What went wrong last with attaching; never NULL; valid until the next call. */
@@ -155,7 +166,8 @@ struct kvpool_block {
 	uint32_t block, generation; /* handle */
 	uint32_t segment, offset;   /* place; offset in units of 256 bytes */
 	uint64_t epoch;             /* of the client's life that gave it, the same in all its
-				       members: numbers come again in the next */
+				       members and in every daemon life that it resumes in: numbers
+				       come again in the next */
 };
 
 struct kvpool_range {
@@ -192,8 +204,9 @@ int64_t kvpool_match(struct kvpool_channel *channel, struct kvpool_layout *layou
 		     struct kvpool_match *match);
 
 /*
- * Gives a match's lease back; never waits. `keep`: leading keys to hold on to, 0: none. A lease of
- * a daemon that is gone is forgotten silently.
+ * Gives a match's lease back; never waits. `keep`: leading keys to hold on to, 0: none. Where no
+ * daemon hears of it now, the next one is told; a lease of a client's life that is over is
+ * forgotten silently.
  */
 void kvpool_release(struct kvpool_channel *channel, const struct kvpool_match *match,
 		    uint32_t keep);
@@ -259,19 +272,21 @@ int64_t kvpool_forget(struct kvpool_channel *channel, struct kvpool_layout *layo
 
 /*
  * The address of one shard of a block in this process; its segment is mapped on first use. Good
- * while the block is leased or reserved, also after the daemon died: old blocks stay mapped until
- * this process gave back what it held in that life. Where a client has several members, one cannot
- * know what the others hold: then an old life that addresses were handed out of stays mapped until
- * kvpool_close(). Mapped does not mean unchanged: see kvpool_check(). -ENOTCONN, -ESTALE, -EINVAL.
+ * while the block is leased or reserved, also after the daemon died and when the client resumed in
+ * its next life: blocks stay mapped until this process gave back what it held. Where a client has
+ * several members, one cannot know what the others hold: then a client's life that addresses were
+ * handed out of stays mapped until kvpool_close(). Mapped does not mean unchanged: see
+ * kvpool_check(). -ENOTCONN, -ESTALE, -EINVAL.
  */
 int kvpool_pointer(struct kvpool_channel *channel, const struct kvpool_layout *layout,
 		   uint32_t group, const struct kvpool_block *block, uint32_t shard, void **out);
 
 /*
  * For whoever read through kvpool_pointer() what a lease holds: first read, then ask. 0: what was
- * read until now is what was leased. -ESTALE: the client is over (the daemon went away, or ended
- * it), others may have the memory, and what was read must not be used. `epoch` is the match's. Asks
- * the kernel, not the daemon.
+ * read until now is what was leased, also if a daemon died meanwhile and the client resumed.
+ * -ESTALE: nobody says so (no daemon is there now, or it ended the client), others may have the
+ * memory, and what was read must not be used. `epoch` is the match's. Asks the kernel, not the
+ * daemon.
  */
 int kvpool_check(struct kvpool_channel *channel, uint64_t epoch);
 

@@ -8,6 +8,9 @@
 
 #include "shm/base.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 enum {
 	OWED = 0,
 	HELD = 1,
@@ -64,6 +67,7 @@ int kvpool_ledger_init(struct kvpool_ledger *ledger)
 {
 	kvpool_table_init(&ledger->leases);
 	kvpool_table_init(&ledger->blocks);
+	ledger->moved = false;
 	atomic_init(&ledger->held, 0);
 	atomic_init(&ledger->owed, 0);
 	return -pthread_mutex_init(&ledger->lock, NULL);
@@ -93,19 +97,29 @@ int kvpool_ledger_make_room(struct kvpool_ledger *ledger, uint32_t leases, uint3
 	return r;
 }
 
-void kvpool_ledger_add_lease(struct kvpool_ledger *ledger, uint64_t lease)
+bool kvpool_ledger_begin(struct kvpool_ledger *ledger)
 {
 	pthread_mutex_lock(&ledger->lock);
-	put(ledger, &ledger->leases, lease, HELD);
+	if (KVPOOL_LIKELY(!ledger->moved))
+		return true;
 	pthread_mutex_unlock(&ledger->lock);
+	return false;
+}
+
+void kvpool_ledger_end(struct kvpool_ledger *ledger)
+{
+	pthread_mutex_unlock(&ledger->lock);
+}
+
+void kvpool_ledger_add_lease(struct kvpool_ledger *ledger, uint64_t lease)
+{
+	put(ledger, &ledger->leases, lease, HELD);
 }
 
 void kvpool_ledger_add_block(struct kvpool_ledger *ledger, uint32_t block, uint32_t generation,
 			     uint32_t n_shards)
 {
-	pthread_mutex_lock(&ledger->lock);
 	put(ledger, &ledger->blocks, block_key(block, generation), all_shards(n_shards));
-	pthread_mutex_unlock(&ledger->lock);
 }
 
 void kvpool_ledger_owe_lease(struct kvpool_ledger *ledger, uint64_t lease)
@@ -176,15 +190,6 @@ void kvpool_ledger_owe_all(struct kvpool_ledger *ledger)
 	pthread_mutex_unlock(&ledger->lock);
 }
 
-void kvpool_ledger_clear(struct kvpool_ledger *ledger)
-{
-	pthread_mutex_lock(&ledger->lock);
-	kvpool_table_fini(&ledger->leases);
-	kvpool_table_fini(&ledger->blocks);
-	count(ledger, -(int)kvpool_ledger_held(ledger), -(int)kvpool_ledger_owed(ledger));
-	pthread_mutex_unlock(&ledger->lock);
-}
-
 /*
  * The next key that is owed, taken out; 0 where there is none. A removal may move a later entry to
  * *at, so the search goes on from there.
@@ -244,6 +249,15 @@ static void move_table(struct kvpool_ledger *to, struct kvpool_table *from, stru
 			put(to, t, from->entries[i].key, from->entries[i].value);
 }
 
+static void empty(struct kvpool_ledger *ledger)
+{
+	/* The room stays: who had it made may be about to owe something here. */
+	kvpool_table_clear(&ledger->leases);
+	kvpool_table_clear(&ledger->blocks);
+	count(ledger, -(int)kvpool_ledger_held(ledger), -(int)kvpool_ledger_owed(ledger));
+	ledger->moved = true;
+}
+
 int kvpool_ledger_move(struct kvpool_ledger *from, struct kvpool_ledger *to)
 {
 	int r;
@@ -256,10 +270,47 @@ int kvpool_ledger_move(struct kvpool_ledger *from, struct kvpool_ledger *to)
 	if (r == 0) {
 		move_table(to, &from->leases, &to->leases);
 		move_table(to, &from->blocks, &to->blocks);
+		empty(from);
 	}
 	pthread_mutex_unlock(&to->lock);
 	pthread_mutex_unlock(&from->lock);
-	if (r == 0)
-		kvpool_ledger_clear(from);
 	return r;
+}
+
+static uint32_t claim_table(const struct kvpool_table *t, bool leases, struct kvpool_wire_claim *to)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->capacity; i++) {
+		uint64_t key = t->entries[i].key;
+
+		if (key == 0)
+			continue;
+		to[n++] = leases ? (struct kvpool_wire_claim){.lease = key}
+				 : (struct kvpool_wire_claim){.block = (uint32_t)(key >> 32),
+							      .generation = (uint32_t)key};
+	}
+	return n;
+}
+
+int kvpool_ledger_claims(struct kvpool_ledger *ledger, struct kvpool_wire_claim **claims,
+			 uint32_t *n)
+{
+	struct kvpool_wire_claim *all = NULL;
+	uint32_t total, leases;
+
+	pthread_mutex_lock(&ledger->lock);
+	total = ledger->leases.n + ledger->blocks.n;
+	if (total > 0)
+		all = calloc(total, sizeof(*all));
+	if (all) {
+		leases = claim_table(&ledger->leases, true, all);
+		claim_table(&ledger->blocks, false, all + leases);
+	}
+	pthread_mutex_unlock(&ledger->lock);
+	if (total > 0 && !all)
+		return -ENOMEM;
+	*claims = all;
+	*n = total;
+	return 0;
 }

@@ -127,6 +127,18 @@ static void read_blocks(const struct match_call *call, uint32_t n, struct kvpool
 		};
 }
 
+/* The lease is in the ledger before the caller sees it. False: its session is over. */
+static bool keep_lease(const struct match_call *call)
+{
+	struct kvpool_ledger *ledger = &call->channel->link->ledger;
+
+	if (!kvpool_ledger_begin(ledger))
+		return false;
+	kvpool_ledger_add_lease(ledger, call->reply.lease);
+	kvpool_ledger_end(ledger);
+	return true;
+}
+
 static int64_t finish(struct match_call *call, struct kvpool_block *out, uint32_t capacity,
 		      struct kvpool_match *match)
 {
@@ -150,8 +162,8 @@ static int64_t finish(struct match_call *call, struct kvpool_block *out, uint32_
 	    (call->inline_key && reply->reported > reply->blocks) || !read_ranges(call, m.groups))
 		return kvpool_channel_disbelieve(call->channel,
 						 "the daemon's match is longer than the question");
-	if (reply->lease != 0)
-		kvpool_ledger_add_lease(&call->channel->link->ledger, reply->lease);
+	if (reply->lease != 0 && !keep_lease(call))
+		return fail(call, -ENOTCONN, "the daemon went away");
 	read_blocks(call, m.reported, out);
 	*match = m;
 	return m.blocks;
@@ -195,6 +207,6 @@ void kvpool_release(struct kvpool_channel *channel, const struct kvpool_match *m
 	       kvpool_link_release(link, match->lease, keep);
 	/* A part that cannot be given back now goes back with the whole. */
 	if (keep == 0)
-		kvpool_holdings_end_lease(channel, match->epoch, match->lease,
-					  told ? KVPOOL_HOLDINGS_TOLD : KVPOOL_HOLDINGS_OWED);
+		(void)kvpool_holdings_end_lease(channel, match->epoch, match->lease,
+						told ? KVPOOL_HOLDINGS_TOLD : KVPOOL_HOLDINGS_OWED);
 }

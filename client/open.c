@@ -92,6 +92,7 @@ static void destroy(struct kvpool *pool)
 	kvpool_gate_fini(&pool->attach_gate);
 	kvpool_owner_fini(&pool->owner);
 	explicit_bzero(&pool->wish, sizeof(pool->wish));
+	explicit_bzero(&pool->attempt, sizeof(pool->attempt));
 	free(pool);
 }
 
@@ -201,14 +202,40 @@ static void give_back(struct kvpool *pool, struct kvpool_session *session)
 		(void)pay_link(pool, session->links, &session->orphans, &deadline);
 }
 
-/* What was granted in lives that are over is let go of. */
+static void free_session(struct kvpool_session *session, bool forked)
+{
+	while (session->links) {
+		struct kvpool_link *link = session->links;
+
+		session->links = link->next;
+		kvpool_link_free(link, forked);
+	}
+	kvpool_session_free(session, forked);
+}
+
+/*
+ * What was granted in lives that are over is let go of. The daemon is told once the last session of
+ * a life is unmapped.
+ */
 static void let_go(struct kvpool *pool)
 {
-	for (struct kvpool_session *s = pool->sessions; s; s = s->next) {
-		if (!kvpool_session_lost(s))
+	struct kvpool_session **at = &pool->sessions;
+
+	if (pool->session && kvpool_session_lost(pool->session))
+		pool->session = NULL;
+	for (struct kvpool_session *s = pool->sessions; s; s = s->next)
+		if (kvpool_session_lost(s))
+			kvpool_session_unmap(s);
+	while (*at) {
+		struct kvpool_session *s = *at;
+
+		if (!kvpool_session_lost(s)) {
+			at = &s->next;
 			continue;
-		kvpool_segments_unmap(&s->segments);
+		}
+		*at = s->next;
 		(void)kvpool_pool_told(pool, s);
+		free_session(s, false);
 	}
 }
 
@@ -230,13 +257,7 @@ static void free_all(struct kvpool *pool, bool forked)
 		struct kvpool_session *session = pool->sessions;
 
 		pool->sessions = session->next;
-		while (session->links) {
-			struct kvpool_link *link = session->links;
-
-			session->links = link->next;
-			kvpool_link_free(link, forked);
-		}
-		kvpool_session_free(session, forked);
+		free_session(session, forked);
 	}
 	kvpool_attach_cancel(&pool->attempt);
 }

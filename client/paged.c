@@ -127,7 +127,7 @@ static int store_block(const struct paged *paged, uint32_t i)
 					   "store pages: this handle may only read");
 		goto out;
 	}
-	kvpool_segments_warm(&view.session->segments, block->segment, view.offset, paged->total);
+	kvpool_segments_warm(view.session->segments, block->segment, view.offset, paged->total);
 	to = view.address;
 	for (uint32_t p = 0; p < paged->n_planes; p += BATCH) {
 		uint32_t count = KVPOOL_MIN(paged->n_planes - p, BATCH);

@@ -6,6 +6,8 @@
  */
 #include "client/pool.h"
 
+#include "client/resume.h"
+
 #include <errno.h>
 
 int kvpool_pool_check(const struct kvpool *pool)
@@ -53,24 +55,42 @@ static void free_idle_links(struct kvpool_session *s)
 			at = &(*at)->next;
 }
 
+/* Does somebody else see to it that what is pinned stays mapped? */
+static bool may_unmap(const struct kvpool_segments *segments)
+{
+	/* No edge: set once, by a guest or a busy link of the session, and there is none. */
+	return !atomic_load_explicit(&segments->pinned, memory_order_relaxed) ||
+	       segments->shares > 1;
+}
+
 /* Unmaps a lost session that nobody needs. Returns whether it can be freed, too. Lock. */
 static bool settle(const struct kvpool *pool, struct kvpool_session *s)
 {
-	bool pinned = atomic_load_explicit(&s->pinned, memory_order_relaxed);
-
-	free_idle_links(s);
-	if (in_use(s) || holds(s))
+	/* First: a guest may be using a link that no channel has. */
+	if (in_use(s))
 		return false;
-	if (!pinned)
-		kvpool_segments_unmap(&s->segments);
-	return s != pool->session && !s->links && !kvpool_segments_any(&s->segments);
+	free_idle_links(s);
+	if (holds(s))
+		return false;
+	if (s->segments && may_unmap(s->segments))
+		kvpool_session_unmap(s);
+	return s != pool->session && !s->links && !s->segments;
+}
+
+/* Is there another session of the same life? Lock. */
+static bool has_relative(const struct kvpool *pool, const struct kvpool_session *s)
+{
+	for (const struct kvpool_session *other = pool->sessions; other; other = other->next)
+		if (other != s && other->life == s->life)
+			return true;
+	return false;
 }
 
 bool kvpool_pool_told(const struct kvpool *pool, const struct kvpool_session *s)
 {
 	struct kvpool_session *now = pool->session;
 
-	if (!(s->features & KVPOOL_FEATURE_RETIRE))
+	if (!(s->features & KVPOOL_FEATURE_RETIRE) || has_relative(pool, s))
 		return true;
 	if (!now || kvpool_session_lost(now))
 		return false;
@@ -127,6 +147,47 @@ static void retire(struct kvpool *pool)
 	pthread_mutex_unlock(&pool->lock);
 }
 
+/* Nobody gets to use the session, which goes as lost ones do. Lock; the gate is held. */
+static void give_up(struct kvpool *pool, struct kvpool_session *s)
+{
+	kvpool_session_lose(s);
+	s->guests--;
+	kvpool_attach_ended(&pool->attempt, false);
+	settle_all(pool);
+}
+
+/*
+ * Makes a new session the current one, and the caller its guest. It is in the list before what is
+ * held is claimed, so that whoever gives something back meanwhile finds it. The gate is held.
+ */
+static int begin(struct kvpool *pool, struct kvpool_session *s, struct kvpool_deadline *deadline,
+		 struct kvpool_failure *failure)
+{
+	struct kvpool_link *link = s->links;
+	int r;
+
+	pthread_mutex_lock(&pool->lock);
+	r = kvpool_resume_take_over(pool->sessions, s);
+	s->guests++;
+	s->next = pool->sessions;
+	pool->sessions = s;
+	pthread_mutex_unlock(&pool->lock);
+	if (r != 0)
+		kvpool_failure_literal(failure, r, "out of memory");
+	else if (s->resumed)
+		r = kvpool_resume_claim(s, link, pool->spin_ns, deadline, failure);
+	pthread_mutex_lock(&pool->lock);
+	if (r == 0) {
+		pool->session = s;
+		kvpool_attach_began(&pool->attempt, s);
+		settle_all(pool);
+	} else {
+		give_up(pool, s);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return r;
+}
+
 /* An attempt, or what there is by now. The gate is held. */
 static int attach(struct kvpool *pool, struct kvpool_deadline *deadline,
 		  struct kvpool_failure *failure, struct kvpool_session **out)
@@ -143,17 +204,13 @@ static int attach(struct kvpool *pool, struct kvpool_deadline *deadline,
 		return kvpool_failure_literal(failure, -ENOTCONN,
 					      "no daemon; it is too early to ask again");
 	r = kvpool_attach_step(&pool->attempt, &pool->wish, deadline, failure, &s);
+	if (r == 0)
+		r = begin(pool, s, deadline, failure);
 	pthread_mutex_lock(&pool->lock);
-	if (r == 0) {
-		s->guests++;
-		s->next = pool->sessions;
-		pool->sessions = s;
-		pool->session = s;
-		settle_all(pool);
+	if (r == 0)
 		*out = s;
-	} else {
+	else
 		kvpool_failure_set(&pool->failure, r, "%s", kvpool_failure_text(failure));
-	}
 	pthread_mutex_unlock(&pool->lock);
 	return r;
 }
@@ -180,15 +237,28 @@ int kvpool_pool_enter(struct kvpool *pool, struct kvpool_deadline *deadline,
 
 struct kvpool_session *kvpool_pool_enter_life(struct kvpool *pool, uint64_t life)
 {
-	struct kvpool_session *s;
+	struct kvpool_session *found = NULL;
 
 	pthread_mutex_lock(&pool->lock);
-	for (s = pool->sessions; s && s->life != life; s = s->next)
-		;
-	if (s)
-		s->guests++;
+	for (struct kvpool_session *s = pool->sessions; s; s = s->next)
+		if (s->life == life && (!found || kvpool_session_lost(found)))
+			found = s;
+	if (found)
+		found->guests++;
 	pthread_mutex_unlock(&pool->lock);
-	return s;
+	return found;
+}
+
+bool kvpool_pool_may_resume(struct kvpool *pool, const struct kvpool_session *session)
+{
+	bool may;
+
+	if (!(session->features & KVPOOL_FEATURE_RESUME) || !kvpool_session_lost(session))
+		return false;
+	pthread_mutex_lock(&pool->lock);
+	may = !pool->session || kvpool_session_lost(pool->session);
+	pthread_mutex_unlock(&pool->lock);
+	return may;
 }
 
 void kvpool_pool_leave(struct kvpool *pool, struct kvpool_session *session)

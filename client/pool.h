@@ -41,7 +41,10 @@ struct kvpool {
 int kvpool_pool_enter(struct kvpool *pool, struct kvpool_deadline *deadline,
 		      struct kvpool_failure *failure, struct kvpool_session **out);
 
-/* The session of that life, current or old; NULL where there is none. Its guest, as above. */
+/*
+ * The session of that life: one that is not lost, if there is such; NULL where there is none. Its
+ * guest, as above.
+ */
 struct kvpool_session *kvpool_pool_enter_life(struct kvpool *pool, uint64_t life);
 
 void kvpool_pool_leave(struct kvpool *pool, struct kvpool_session *session);
@@ -53,9 +56,16 @@ void kvpool_pool_leave(struct kvpool *pool, struct kvpool_session *session);
 void kvpool_pool_settle(struct kvpool *pool);
 
 /*
+ * Whether a daemon may still let the client of this lost session resume, and nobody has asked one
+ * yet that this process is attached to.
+ */
+bool kvpool_pool_may_resume(struct kvpool *pool, const struct kvpool_session *session);
+
+/*
  * A daemon whose pool outlived it holds back what a lost session's client was granted, until each
- * of its processes says that it has let go: says so through the current session. False: it is to be
- * said later. The lock is held, or nobody else has the handle.
+ * of its processes says that it has let go: says so through the current session, for the last
+ * session of that life. False: it is to be said later. The lock is held, or nobody else has the
+ * handle.
  */
 bool kvpool_pool_told(const struct kvpool *pool, const struct kvpool_session *session);
 

@@ -88,8 +88,8 @@ static bool is_code(uint16_t status)
 	return status >= KVPOOL_STATUS_EXISTS && status <= KVPOOL_STATUS_NO_PARENT;
 }
 
-/* Copies the places; each is in the ledger before the caller sees it. */
-static uint32_t read_blocks(struct reserve_call *call, struct kvpool_block *out)
+/* Copies the places; each is in the ledger before the caller sees it. How many. */
+static int64_t read_blocks(struct reserve_call *call, struct kvpool_block *out)
 {
 	struct kvpool_link *link = call->channel->link;
 	const struct kvpool_wire_block *from = &call->reply.block;
@@ -98,6 +98,8 @@ static uint32_t read_blocks(struct reserve_call *call, struct kvpool_block *out)
 	if (call->n > 1)
 		from = (const struct kvpool_wire_block *)(const void *)(link->arena +
 									call->request.result);
+	if (!kvpool_ledger_begin(&link->ledger))
+		return fail(call, -ENOTCONN, "the daemon went away");
 	for (uint32_t i = 0; i < call->n; i++) {
 		out[i] = read_block(&from[i], link->session->life);
 		if (out[i].block == 0)
@@ -106,6 +108,7 @@ static uint32_t read_blocks(struct reserve_call *call, struct kvpool_block *out)
 		kvpool_ledger_add_block(&link->ledger, out[i].block, out[i].generation,
 					call->layout->wire.n_shards);
 	}
+	kvpool_ledger_end(&link->ledger);
 	return granted;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The segments of one daemon life that this process maps. See segments.h.
+ * The segments that this process maps in one life of its client. See segments.h.
  *
- * Owned by a session.
+ * Shared by the sessions of that life; any thread.
  */
 #include "client/segments.h"
 
@@ -98,7 +98,7 @@ static _Atomic uint64_t *make_warm(uint64_t bytes, uint32_t page_shift)
 static int leaf_of(struct kvpool_segments *s, uint32_t id, struct kvpool_segment_leaf **out)
 {
 	_Atomic(struct kvpool_segment_leaf *) *at = &s->leaves[id / KVPOOL_SEGMENTS_FANOUT];
-	/* No edge: only who has the gate writes it. */
+	/* No edge: only who has the lock writes it. */
 	struct kvpool_segment_leaf *leaf = atomic_load_explicit(at, memory_order_relaxed);
 
 	if (!leaf) {
@@ -111,12 +111,57 @@ static int leaf_of(struct kvpool_segments *s, uint32_t id, struct kvpool_segment
 	return 0;
 }
 
-int kvpool_segments_add(struct kvpool_segments *s, uint32_t id, int fd, uint64_t bytes,
-			uint32_t page_shift, bool read_only, const char **why)
+int kvpool_segments_new(struct kvpool_segments **out)
+{
+	struct kvpool_segments *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	r = -pthread_mutex_init(&s->lock, NULL);
+	if (r != 0) {
+		free(s);
+		return r;
+	}
+	s->shares = 1;
+	*out = s;
+	return 0;
+}
+
+struct kvpool_segments *kvpool_segments_get(struct kvpool_segments *s)
+{
+	s->shares++;
+	return s;
+}
+
+/* Maps it where it is not mapped yet. Lock. */
+static int add(struct kvpool_segments *s, uint32_t id, int fd, uint64_t bytes, uint32_t page_shift,
+	       bool read_only)
 {
 	struct kvpool_segment_leaf *leaf;
 	struct kvpool_segment *segment;
 	uint8_t *base;
+	int r = leaf_of(s, id, &leaf);
+
+	if (r != 0)
+		return r;
+	segment = &leaf->segments[id % KVPOOL_SEGMENTS_FANOUT];
+	/* No edge: only who has the lock writes it. */
+	if (atomic_load_explicit(&segment->base, memory_order_relaxed))
+		return 0;
+	r = map(fd, bytes, page_shift, read_only, &base);
+	if (r != 0)
+		return r;
+	segment->bytes = bytes;
+	/* Without memory for it, the kernel maps page by page. */
+	segment->warm = make_warm(bytes, page_shift);
+	atomic_store_explicit(&segment->base, base, memory_order_release); /* M1 -> M2 */
+	return 0;
+}
+
+int kvpool_segments_add(struct kvpool_segments *s, uint32_t id, int fd, uint64_t bytes,
+			uint32_t page_shift, bool read_only, const char **why)
+{
 	int r;
 
 	if (page_shift < 12 || page_shift > 30 || bytes == 0 || bytes > KVPOOL_SEGMENT_MAX ||
@@ -129,17 +174,10 @@ int kvpool_segments_add(struct kvpool_segments *s, uint32_t id, int fd, uint64_t
 	if (*why)
 		return -EPROTO;
 	*why = "a segment cannot be mapped";
-	r = leaf_of(s, id, &leaf);
-	if (r == 0)
-		r = map(fd, bytes, page_shift, read_only, &base);
-	if (r != 0)
-		return r;
-	segment = &leaf->segments[id % KVPOOL_SEGMENTS_FANOUT];
-	segment->bytes = bytes;
-	/* Without memory for it, the kernel maps page by page. */
-	segment->warm = make_warm(bytes, page_shift);
-	atomic_store_explicit(&segment->base, base, memory_order_release); /* M1 -> M2 */
-	return 0;
+	pthread_mutex_lock(&s->lock);
+	r = add(s, id, fd, bytes, page_shift, read_only);
+	pthread_mutex_unlock(&s->lock);
+	return r;
 }
 
 static bool is_warm(const struct kvpool_segment *segment, uint64_t first, uint64_t last)
@@ -174,61 +212,28 @@ void kvpool_segments_warm(const struct kvpool_segments *s, uint32_t id, uint64_t
 					 memory_order_relaxed);
 }
 
-typedef bool (*segment_fn)(struct kvpool_segment *segment);
-
-/* Calls fn for each that is mapped, until it returns true. */
-static bool each(const struct kvpool_segments *s, segment_fn fn)
+/* Nobody has the table any more. */
+static void free_leaf(struct kvpool_segment_leaf *leaf, bool forked)
 {
-	for (uint32_t i = 0; i < KVPOOL_SEGMENTS_FANOUT; i++) {
-		/* M4 <- M3 */
-		struct kvpool_segment_leaf *leaf =
-			atomic_load_explicit(&s->leaves[i], memory_order_acquire);
+	for (uint32_t k = 0; leaf && k < KVPOOL_SEGMENTS_FANOUT; k++) {
+		struct kvpool_segment *segment = &leaf->segments[k];
+		/* No edge: the last owner frees. */
+		uint8_t *base = atomic_load_explicit(&segment->base, memory_order_relaxed);
 
-		for (uint32_t k = 0; leaf && k < KVPOOL_SEGMENTS_FANOUT; k++)
-			/* M2 <- M1 */
-			if (atomic_load_explicit(&leaf->segments[k].base, memory_order_acquire) &&
-			    fn(&leaf->segments[k]))
-				return true;
+		if (base && !forked)
+			munmap(base, segment->bytes);
+		free(segment->warm);
 	}
-	return false;
+	free(leaf);
 }
 
-static bool found(struct kvpool_segment *segment)
+void kvpool_segments_put(struct kvpool_segments *s, bool forked)
 {
-	(void)segment;
-	return true;
-}
-
-static bool unmap(struct kvpool_segment *segment)
-{
-	/* M1, M2: nobody uses the mapping any more, and nobody finds it from here on. */
-	uint8_t *base = atomic_exchange_explicit(&segment->base, NULL, memory_order_acq_rel);
-
-	munmap(base, segment->bytes);
-	free(segment->warm);
-	segment->warm = NULL;
-	return false;
-}
-
-bool kvpool_segments_any(const struct kvpool_segments *s)
-{
-	return each(s, found);
-}
-
-void kvpool_segments_unmap(struct kvpool_segments *s)
-{
-	each(s, unmap);
-}
-
-void kvpool_segments_free(struct kvpool_segments *s)
-{
-	for (uint32_t i = 0; i < KVPOOL_SEGMENTS_FANOUT; i++) {
-		struct kvpool_segment_leaf *leaf =
-			/* No edge: the last owner frees. */
-			atomic_exchange_explicit(&s->leaves[i], NULL, memory_order_relaxed);
-
-		for (uint32_t k = 0; leaf && k < KVPOOL_SEGMENTS_FANOUT; k++)
-			free(leaf->segments[k].warm);
-		free(leaf);
-	}
+	if (!s || --s->shares > 0)
+		return;
+	for (uint32_t i = 0; i < KVPOOL_SEGMENTS_FANOUT; i++)
+		/* No edge: the last owner frees. */
+		free_leaf(atomic_load_explicit(&s->leaves[i], memory_order_relaxed), forked);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
 }

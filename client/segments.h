@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The segments of one daemon life that this process maps, by their number.
+ * The segments that this process maps in one life of its client, by their number.
  *
- * Looked up without a lock: a tree of two levels that only grows until all of it is unmapped. Owned
- * by a session. kvpool_segments_add() is for whoever holds the session's gate;
- * kvpool_segments_unmap() for whoever has made sure that nobody reads (session.h).
+ * Looked up without a lock: a tree of two levels that only grows until all of it is unmapped.
+ * Counted: each session of that life owns a share, since a segment keeps its number and its blocks
+ * when the daemon dies and the client resumes. The last share unmaps, so who gives one back has
+ * made sure that nobody reads through his session (session.h). Shares are taken and given back
+ * under the handle's lock, or by whoever has the only one.
  */
 #ifndef KVPOOL_CLIENT_SEGMENTS_H
 #define KVPOOL_CLIENT_SEGMENTS_H
@@ -12,6 +14,7 @@
 #include "shm/base.h"
 #include "shm/limits.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -32,9 +35,20 @@ struct kvpool_segment_leaf {
 };
 
 struct kvpool_segments {
+	uint32_t shares;      /* see above */
+	pthread_mutex_t lock; /* who adds: two sessions may at once */
+	_Atomic bool pinned;  /* an address is out whose end nobody tells; relaxed, set only */
 	/* W: who adds, release M3. R: any thread, acquire M4. M3 -> M4: the leaf is zeroed. */
 	_Atomic(struct kvpool_segment_leaf *) leaves[KVPOOL_SEGMENTS_FANOUT]; /* owned */
 };
+
+int kvpool_segments_new(struct kvpool_segments **out); /* -ENOMEM, -EAGAIN */
+
+/* One more share. */
+struct kvpool_segments *kvpool_segments_get(struct kvpool_segments *s);
+
+/* One share less. In a child of fork() nothing is mapped, and nothing is unmapped. Takes NULL. */
+void kvpool_segments_put(struct kvpool_segments *s, bool forked);
 
 static inline const struct kvpool_segment *kvpool_segments_at(const struct kvpool_segments *s,
 							      uint32_t id)
@@ -66,7 +80,8 @@ static inline uint8_t *kvpool_segments_find(const struct kvpool_segments *s, uin
 /*
  * Maps a segment that the daemon granted; `fd` is borrowed. The daemon is not believed: the memory
  * must be sealed against shrinking and growing and be as long as it was said to be. Hidden from
- * core files and from children. -EPROTO with the reason in *why, -ENOMEM, or errno of mmap(2).
+ * core files and from children. One that is there already stays as it is. -EPROTO with the reason
+ * in *why, -ENOMEM, or errno of mmap(2).
  */
 int kvpool_segments_add(struct kvpool_segments *s, uint32_t id, int fd, uint64_t bytes,
 			uint32_t page_shift, bool read_only, const char **why);
@@ -78,14 +93,6 @@ int kvpool_segments_add(struct kvpool_segments *s, uint32_t id, int fd, uint64_t
  */
 void kvpool_segments_warm(const struct kvpool_segments *s, uint32_t id, uint64_t offset,
 			  uint64_t bytes);
-
-bool kvpool_segments_any(const struct kvpool_segments *s);
-
-/* Unmaps all. */
-void kvpool_segments_unmap(struct kvpool_segments *s);
-
-/* Frees the table; in a child of fork() nothing is mapped, and nothing is unmapped. */
-void kvpool_segments_free(struct kvpool_segments *s);
 
 /* Checks the seals and the length of memory that came from the daemon. NULL: it is as it should. */
 const char *kvpool_segments_distrust(int fd, uint64_t bytes);

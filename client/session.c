@@ -15,6 +15,34 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+uint64_t kvpool_session_life(const struct kvpool_welcome *welcome)
+{
+	uint64_t epoch = welcome->client_epoch ? welcome->client_epoch : welcome->epoch;
+
+	/* The factor is odd: two clients that began in one daemon life never share a life. */
+	return epoch ^ (uint64_t)welcome->client * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* What can fail. */
+static int make(struct kvpool_session *s)
+{
+	int r = kvpool_gate_init(&s->gate);
+
+	if (r != 0)
+		return r;
+	r = kvpool_ledger_init(&s->orphans);
+	if (r != 0) {
+		kvpool_gate_fini(&s->gate);
+		return r;
+	}
+	r = kvpool_segments_new(&s->segments);
+	if (r != 0) {
+		kvpool_ledger_fini(&s->orphans);
+		kvpool_gate_fini(&s->gate);
+	}
+	return r;
+}
+
 int kvpool_session_new(int socket, const struct kvpool_welcome *welcome, bool read_only,
 		       struct kvpool_session **out)
 {
@@ -23,23 +51,17 @@ int kvpool_session_new(int socket, const struct kvpool_welcome *welcome, bool re
 
 	if (!s)
 		return -ENOMEM;
-	r = kvpool_gate_init(&s->gate);
+	r = make(s);
 	if (r != 0) {
-		free(s);
-		return r;
-	}
-	r = kvpool_ledger_init(&s->orphans);
-	if (r != 0) {
-		kvpool_gate_fini(&s->gate);
 		free(s);
 		return r;
 	}
 	s->epoch = welcome->epoch;
-	/* The factor is odd: two clients of a daemon never share a life. */
-	s->life = welcome->epoch ^ (uint64_t)welcome->client * UINT64_C(0x9e3779b97f4a7c15);
+	s->life = kvpool_session_life(welcome);
 	s->client = welcome->client;
 	s->features = welcome->features;
 	s->read_only = read_only;
+	s->resumed = (welcome->flags & KVPOOL_WELCOME_RESUMED) != 0;
 	memcpy(s->token, welcome->token, sizeof(s->token));
 	s->socket = socket;
 	*out = s;
@@ -50,16 +72,20 @@ void kvpool_session_free(struct kvpool_session *session, bool forked)
 {
 	if (!session)
 		return;
-	if (!forked) {
-		kvpool_segments_unmap(&session->segments);
+	kvpool_segments_put(session->segments, forked);
+	if (!forked)
 		shutdown(session->socket, SHUT_RDWR);
-	}
-	kvpool_segments_free(&session->segments);
 	kvpool_ledger_fini(&session->orphans);
 	kvpool_gate_fini(&session->gate);
 	close(session->socket);
 	explicit_bzero(session->token, sizeof(session->token));
 	free(session);
+}
+
+void kvpool_session_unmap(struct kvpool_session *session)
+{
+	kvpool_segments_put(session->segments, false);
+	session->segments = NULL;
 }
 
 void kvpool_session_lose(struct kvpool_session *session)
@@ -76,11 +102,16 @@ bool kvpool_session_hung_up(const struct kvpool_session *session)
 	return poll(&p, 1, 0) != 0;
 }
 
-bool kvpool_session_vouches(const struct kvpool_session *session)
+bool kvpool_session_vouches(struct kvpool_session *session)
 {
 	/* The bytes were read before the socket is looked at; it was closed before they changed. */
 	kvpool_full_fence();
-	return !kvpool_session_lost(session) && !kvpool_session_hung_up(session);
+	if (kvpool_session_lost(session))
+		return false;
+	if (KVPOOL_LIKELY(!kvpool_session_hung_up(session)))
+		return true;
+	kvpool_session_lose(session);
+	return false;
 }
 
 static int gone(struct kvpool_session *s, struct kvpool_failure *failure, int error)
@@ -242,7 +273,7 @@ static int map_segment(struct kvpool_session *s, uint32_t segment, struct kvpool
 		kvpool_packet_drop(&grant);
 		return gone(s, failure, -EPROTO);
 	}
-	r = kvpool_segments_add(&s->segments, segment, grant.fds[0], grant.segment.bytes,
+	r = kvpool_segments_add(s->segments, segment, grant.fds[0], grant.segment.bytes,
 				grant.segment.page_shift, s->read_only, &why);
 	kvpool_packet_drop(&grant);
 	if (r == -EPROTO)
@@ -258,7 +289,7 @@ int kvpool_session_get_segment(struct kvpool_session *session, uint32_t segment,
 
 	if (r != 0)
 		return r;
-	if (!kvpool_segments_find(&session->segments, segment, &bytes))
+	if (!kvpool_segments_find(session->segments, segment, &bytes))
 		r = map_segment(session, segment, deadline, failure);
 	kvpool_gate_leave(&session->gate);
 	return r;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CAPACITY_MIN 64u
 #define CAPACITY_MAX (1u << 30)
@@ -38,6 +39,13 @@ void kvpool_table_fini(struct kvpool_table *t)
 {
 	free(t->entries);
 	kvpool_table_init(t);
+}
+
+void kvpool_table_clear(struct kvpool_table *t)
+{
+	if (t->capacity > 0)
+		memset(t->entries, 0, t->capacity * sizeof(*t->entries));
+	t->n = 0;
 }
 
 int kvpool_table_make_room(struct kvpool_table *t, uint32_t more)

@@ -33,6 +33,9 @@ void kvpool_table_put(struct kvpool_table *t, uint64_t key, uint64_t value);
 /* NULL where it is not there. Good until the next put or remove. */
 uint64_t *kvpool_table_find(struct kvpool_table *t, uint64_t key);
 
+/* Removes all keys; the room that was made stays. */
+void kvpool_table_clear(struct kvpool_table *t);
+
 /* 1 where it was there. */
 int kvpool_table_remove(struct kvpool_table *t, uint64_t key);
 

@@ -34,6 +34,19 @@ static bool enter_link(struct kvpool_channel *channel, uint64_t epoch, struct kv
 	return true;
 }
 
+/* As a guest, of a session that lives or of one that nothing better can come after. */
+static bool enter_guest(struct kvpool_channel *channel, uint64_t epoch, struct kvpool_view *view)
+{
+	view->guest = true;
+	view->session = kvpool_pool_enter_life(channel->pool, epoch);
+	if (!view->session)
+		return false;
+	if (KVPOOL_LIKELY(!kvpool_pool_may_resume(channel->pool, view->session)))
+		return true;
+	kvpool_pool_leave(channel->pool, view->session);
+	return false;
+}
+
 static int enter(struct kvpool_channel *channel, uint64_t epoch, struct kvpool_view *view)
 {
 	struct kvpool_deadline deadline = kvpool_deadline_make(0, channel->pool->deadline_ns);
@@ -41,17 +54,18 @@ static int enter(struct kvpool_channel *channel, uint64_t epoch, struct kvpool_v
 
 	if (KVPOOL_LIKELY(enter_link(channel, epoch, view)))
 		return 0;
-	view->guest = true;
+	if (enter_guest(channel, epoch, view))
+		return 0;
+	/*
+	 * A block from another member may come before this process has attached, or go on over a
+	 * restart that nothing but this call would tell this process of.
+	 */
+	r = kvpool_channel_begin(channel, NULL, false, &deadline, NULL);
 	view->session = kvpool_pool_enter_life(channel->pool, epoch);
 	if (view->session)
 		return 0;
-	/* A block from another member may come before this process has attached. */
-	r = kvpool_channel_begin(channel, NULL, false, &deadline, NULL);
 	if (r != 0)
 		return r;
-	view->session = kvpool_pool_enter_life(channel->pool, epoch);
-	if (view->session)
-		return 0;
 	return fail(channel, -ESTALE, "the block is of a daemon life that is over");
 }
 
@@ -73,30 +87,37 @@ void kvpool_view_close(struct kvpool_channel *channel, struct kvpool_view *view)
 		kvpool_pool_settle(channel->pool);
 }
 
-/* In a life that is over the layout is known already, or never will be. */
-static bool settled(const struct kvpool_session *session, const struct kvpool_layout *layout)
+/* 0: not told. */
+static uint64_t stride_in(const struct kvpool_session *session, const struct kvpool_layout *layout,
+			  uint32_t group)
 {
-	/* L2 <- L1 */
-	return kvpool_session_lost(session) ||
-	       atomic_load_explicit(&session->layouts[layout->index].id_plus_1,
-				    memory_order_acquire) != 0;
+	/* No edge: whole by itself. */
+	return atomic_load_explicit(&session->layouts[layout->index].stride[group],
+				    memory_order_relaxed);
+}
+
+/* In a life that is over the layout is known already, or never will be. */
+static bool settled(const struct kvpool_session *session, const struct kvpool_layout *layout,
+		    uint32_t group)
+{
+	return kvpool_session_lost(session) || stride_in(session, layout, group) != 0;
 }
 
 /* Whether asking the daemon would tell nothing new about the layout in that life. */
 static bool knows(struct kvpool_channel *channel, const struct kvpool_layout *layout,
-		  uint64_t epoch)
+		  uint32_t group, uint64_t epoch)
 {
 	const struct kvpool_link *link = channel->link;
 	struct kvpool_session *session;
 	bool known;
 
-	if (link)
-		return link->session->life != epoch || settled(link->session, layout);
+	if (link && !kvpool_session_lost(link->session))
+		return link->session->life != epoch || settled(link->session, layout, group);
 	/* Between two lives the channel has no link; what it holds of the last one stays good. */
 	session = kvpool_pool_enter_life(channel->pool, epoch);
 	if (!session)
 		return false;
-	known = settled(session, layout);
+	known = settled(session, layout, group);
 	kvpool_pool_leave(channel->pool, session);
 	return known;
 }
@@ -105,12 +126,13 @@ static bool knows(struct kvpool_channel *channel, const struct kvpool_layout *la
  * Shards lie where the daemon says, so it must have been told of the layout. Not within a view: it
  * may take a new attach.
  */
-static int learn(struct kvpool_channel *channel, const struct kvpool_layout *layout, uint64_t epoch)
+static int learn(struct kvpool_channel *channel, const struct kvpool_layout *layout, uint32_t group,
+		 uint64_t epoch)
 {
 	struct kvpool_deadline deadline;
 	uint16_t id;
 
-	if (KVPOOL_LIKELY(knows(channel, layout, epoch)))
+	if (KVPOOL_LIKELY(knows(channel, layout, group, epoch)))
 		return 0;
 	deadline = kvpool_deadline_make(0, channel->pool->deadline_ns);
 	return kvpool_channel_begin(channel, layout, true, &deadline, &id);
@@ -119,34 +141,31 @@ static int learn(struct kvpool_channel *channel, const struct kvpool_layout *lay
 static int stride(struct kvpool_channel *channel, const struct kvpool_layout *layout,
 		  uint32_t group, const struct kvpool_view *view, uint64_t *out)
 {
-	const struct kvpool_session_layout *known = &view->session->layouts[layout->index];
-
-	/* L2 <- L1 */
-	if (atomic_load_explicit(&known->id_plus_1, memory_order_acquire) == 0)
-		return fail(channel, -ESTALE,
-			    "the layout was never used in the block's daemon life");
-	/* Published by L1, seen by L2 above. */
-	*out = atomic_load_explicit(&known->stride[group], memory_order_relaxed);
-	return 0;
+	*out = stride_in(view->session, layout, group);
+	return *out != 0 ? 0
+			 : fail(channel, -ESTALE,
+				"the layout was never used in the block's daemon life");
 }
 
 /* The start of the block's segment; mapped now if need be. */
 static int map_segment(struct kvpool_channel *channel, uint32_t id, const struct kvpool_view *view,
 		       uint8_t **base, uint64_t *bytes)
 {
+	struct kvpool_segments *segments = view->session->segments;
 	struct kvpool_deadline deadline;
 	int r;
 
-	*base = kvpool_segments_find(&view->session->segments, id, bytes);
+	/* None: nothing was held in that life any more, and it was let go of. */
+	*base = segments ? kvpool_segments_find(segments, id, bytes) : NULL;
 	if (KVPOOL_LIKELY(*base != NULL))
 		return 0;
-	if (kvpool_session_lost(view->session))
+	if (!segments || kvpool_session_lost(view->session))
 		return fail(channel, -ESTALE, "the block is of a daemon life that is over");
 	deadline = kvpool_deadline_make(0, channel->pool->deadline_ns);
 	r = kvpool_session_get_segment(view->session, id, &deadline, &channel->failure);
 	if (r != 0)
 		return r;
-	*base = kvpool_segments_find(&view->session->segments, id, bytes);
+	*base = kvpool_segments_find(segments, id, bytes);
 	return *base ? 0 : fail(channel, -ESTALE, "the block is of a daemon life that is over");
 }
 
@@ -194,7 +213,7 @@ int kvpool_view_open(struct kvpool_channel *channel, const struct kvpool_layout 
 	if (r == 0 && block->block == 0)
 		r = fail(channel, -EINVAL, "layout, group, shard or block");
 	if (r == 0 && shard > 0)
-		r = learn(channel, layout, block->epoch);
+		r = learn(channel, layout, group, block->epoch);
 	if (r == 0)
 		r = enter(channel, block->epoch, view);
 	if (r != 0)

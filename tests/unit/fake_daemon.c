@@ -32,6 +32,11 @@ struct channel {
 	int bell_in, bell_out; /* owned */
 };
 
+static uint64_t epoch_of(const struct kvpool_fake *fake)
+{
+	return fake->epoch ? fake->epoch : EPOCH;
+}
+
 static void send_message(int fd, const void *message, uint32_t bytes, const int *fds, uint32_t n)
 {
 	union {
@@ -90,8 +95,8 @@ static void lay_out(const struct kvpool_fake *fake, int fd, const struct kvpool_
 	if (fake->channel == KVPOOL_FAKE_GARBAGE)
 		memset(ch->memory, 0xee, KVPOOL_HEADER_BYTES);
 	else
-		kvpool_channel_header_write((struct kvpool_header *)(void *)ch->memory, g, EPOCH,
-					    0);
+		kvpool_channel_header_write((struct kvpool_header *)(void *)ch->memory, g,
+					    epoch_of(fake), 0);
 }
 
 static void give_channel(const struct kvpool_fake *fake, int fd, struct channel *ch)
@@ -180,16 +185,68 @@ static void answer_well(const struct kvpool_request *q, uint8_t *arena, struct k
 	}
 }
 
-static void serve(const struct kvpool_fake *fake, struct channel *ch)
+static void note_claims(struct kvpool_fake_log *log, const struct kvpool_request *q,
+			const uint8_t *arena)
+{
+	log->claim_calls++;
+	log->last_calls += (q->flags & KVPOOL_REQUEST_LAST) != 0;
+	if (log->n_claims + q->n > KVPOOL_ARRAY_SIZE(log->claims))
+		abort();
+	memcpy(&log->claims[log->n_claims], arena + q->keys, q->n * sizeof(log->claims[0]));
+	log->n_claims += q->n;
+}
+
+static void note_aborts(struct kvpool_fake_log *log, const struct kvpool_request *q,
+			const uint8_t *arena)
+{
+	for (uint32_t i = 0; i < q->n && log->n_aborted < KVPOOL_ARRAY_SIZE(log->aborted); i++) {
+		struct kvpool_wire_handle *to = &log->aborted[log->n_aborted++];
+
+		if (q->flags & KVPOOL_REQUEST_INLINE_KEY)
+			*to = q->handle;
+		else
+			memcpy(to, arena + q->keys + i * sizeof(*to), sizeof(*to));
+	}
+}
+
+static void note(struct kvpool_fake *fake, const struct kvpool_request *q, const uint8_t *arena)
+{
+	struct kvpool_fake_log *log = &fake->log;
+
+	pthread_mutex_lock(&fake->lock);
+	if (q->op == KVPOOL_OP_CLAIM)
+		note_claims(log, q, arena);
+	if (q->op == KVPOOL_OP_ABORT)
+		note_aborts(log, q, arena);
+	if (q->op == KVPOOL_OP_RELEASE && log->n_released < KVPOOL_ARRAY_SIZE(log->released))
+		log->released[log->n_released++] = q->lease;
+	pthread_mutex_unlock(&fake->lock);
+}
+
+static void note_retired(struct kvpool_fake *fake, const struct kvpool_retire *retire)
+{
+	struct kvpool_fake_log *log = &fake->log;
+
+	pthread_mutex_lock(&fake->lock);
+	if (log->n_retired < KVPOOL_ARRAY_SIZE(log->retired))
+		memcpy(log->retired[log->n_retired++], retire->token, sizeof(retire->token));
+	pthread_mutex_unlock(&fake->lock);
+}
+
+/* False: hangs up. */
+static bool serve(struct kvpool_fake *fake, struct channel *ch)
 {
 	struct kvpool_request request;
 
 	while (ch->memory && kvpool_consumer_pop(&ch->requests, &request)) {
-		struct kvpool_reply reply = {.id = request.id, .epoch = EPOCH};
+		struct kvpool_reply reply = {.id = request.id, .epoch = epoch_of(fake)};
 
 		kvpool_consumer_publish_head(&ch->requests);
+		note(fake, &request, ch->arena);
 		if (request.op == KVPOOL_OP_RELEASE)
 			continue;
+		if (request.op == KVPOOL_OP_CLAIM && fake->hang_up_at_claim)
+			return false;
 		answer_well(&request, ch->arena, &reply);
 		if (fake->reply)
 			fake->reply(&request, ch->arena, &reply);
@@ -197,6 +254,7 @@ static void serve(const struct kvpool_fake *fake, struct channel *ch)
 		if (kvpool_producer_must_ring(&ch->replies))
 			(void)!write(ch->bell_out, &(uint64_t){1}, 8);
 	}
+	return true;
 }
 
 /* HELLO to CHANNEL. False: the client has gone. */
@@ -209,11 +267,11 @@ static bool shake_hands(struct kvpool_fake *fake, int fd, struct channel *ch)
 				     .features = KVPOOL_FEATURES,
 				     .ring_entries_max = ENTRIES,
 				     .arena_bytes_max = ARENA,
-				     .epoch = EPOCH};
+				     .epoch = epoch_of(fake)};
 	struct kvpool_welcome welcome = {.head = {KVPOOL_MESSAGE_WELCOME, sizeof(welcome)},
 					 .version = 1,
 					 .features = KVPOOL_FEATURES,
-					 .epoch = EPOCH,
+					 .epoch = epoch_of(fake),
 					 .client = 1};
 
 	if (fake->hello)
@@ -226,29 +284,52 @@ static bool shake_hands(struct kvpool_fake *fake, int fd, struct channel *ch)
 	atomic_fetch_add_explicit(&fake->attaches, 1, memory_order_release);
 	if (fake->refuse) {
 		send_message(fd, fake->refuse, sizeof(*fake->refuse), NULL, 0);
+		if (fake->refuse_once)
+			fake->refuse = NULL;
 		return false;
 	}
+	if (fake->welcome)
+		fake->welcome(&welcome);
 	if (!fake->no_welcome)
 		send_message(fd, &welcome, sizeof(welcome), NULL, 0);
 	give_channel(fake, fd, ch);
 	return true;
 }
 
+/* What a client says later on. There is one channel, and no more. False: it has gone. */
+static bool listen_to(struct kvpool_fake *fake, int fd)
+{
+	static const struct kvpool_refused limit = {.head = {KVPOOL_MESSAGE_REFUSED, sizeof(limit)},
+						    .reason = KVPOOL_REFUSAL_LIMIT};
+	union {
+		struct kvpool_message head;
+		struct kvpool_segment_get get;
+		struct kvpool_retire retire;
+		uint8_t bytes[KVPOOL_MESSAGE_BYTES_MAX];
+	} said;
+
+	if (recv(fd, &said, sizeof(said), 0) <= 0)
+		return false;
+	if (said.head.type == KVPOOL_MESSAGE_SEGMENT_GET)
+		give_segment(fake, fd, &said.get);
+	if (said.head.type == KVPOOL_MESSAGE_CHANNEL_GET)
+		send_message(fd, &limit, sizeof(limit), NULL, 0);
+	if (said.head.type == KVPOOL_MESSAGE_RETIRE)
+		note_retired(fake, &said.retire);
+	return true;
+}
+
 static void converse(struct kvpool_fake *fake, int fd)
 {
 	struct channel ch = {.bell_in = -1, .bell_out = -1};
-	struct kvpool_segment_get get;
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	if (shake_hands(fake, fd, &ch)) {
-		while (!atomic_load(&fake->stop)) {
-			serve(fake, &ch);
-			if (poll(&p, 1, 1) == 0)
-				continue;
-			if (recv(fd, &get, sizeof(get), 0) != (ssize_t)sizeof(get))
+		while (!atomic_load(&fake->stop) && !atomic_load(&fake->over)) {
+			if (!serve(fake, &ch))
 				break;
-			if (get.head.type == KVPOOL_MESSAGE_SEGMENT_GET)
-				give_segment(fake, fd, &get);
+			if (poll(&p, 1, 1) != 0 && !listen_to(fake, fd))
+				break;
 		}
 	}
 	if (ch.memory)
@@ -267,7 +348,10 @@ static void *run(void *cookie)
 	while (!atomic_load(&fake->stop)) {
 		int fd;
 
-		if (poll(&p, 1, 1) <= 0)
+		/* F3 <- F3: the knobs; and back: nothing of the old life is read any more. */
+		if (atomic_load_explicit(&fake->over, memory_order_acquire))
+			atomic_store_explicit(&fake->over, false, memory_order_release);
+		if (atomic_load(&fake->held) || poll(&p, 1, 1) <= 0)
 			continue;
 		fd = accept4(fake->listener, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
@@ -282,6 +366,7 @@ void kvpool_fake_start(struct kvpool_fake *fake)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 
+	ck_assert_int_eq(pthread_mutex_init(&fake->lock, NULL), 0);
 	strcpy(fake->folder, "/tmp/kvpool-fake-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(fake->folder));
 	snprintf(fake->socket, sizeof(fake->socket), "%s/kvpool.sock", fake->folder);
@@ -293,12 +378,30 @@ void kvpool_fake_start(struct kvpool_fake *fake)
 	ck_assert_int_eq(pthread_create(&fake->thread, NULL, run, fake), 0);
 }
 
+static void hang_up(struct kvpool_fake *fake)
+{
+	/* F3: and back. */
+	atomic_store_explicit(&fake->over, true, memory_order_release);
+	while (atomic_load_explicit(&fake->over, memory_order_acquire))
+		usleep(100);
+}
+
+void kvpool_fake_next_life(struct kvpool_fake *fake, void (*change)(struct kvpool_fake *fake))
+{
+	atomic_store(&fake->held, true);
+	hang_up(fake);
+	if (change)
+		change(fake);
+	atomic_store(&fake->held, false);
+}
+
 void kvpool_fake_stop(struct kvpool_fake *fake)
 {
 	if (fake->listener < 0)
 		return;
 	atomic_store(&fake->stop, true);
 	pthread_join(fake->thread, NULL);
+	pthread_mutex_destroy(&fake->lock);
 	close(fake->listener);
 	fake->listener = -1;
 	unlink(fake->socket);

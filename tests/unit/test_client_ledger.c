@@ -167,8 +167,57 @@ START_TEST(should_move_everything_into_another_ledger)
 	ck_assert(kvpool_ledger_end_shard(&other, 3, 1, 0));
 	ck_assert(kvpool_ledger_end_lease(&other, 1, false));
 	ck_assert_uint_eq(kvpool_ledger_held(&other), 0);
-	kvpool_ledger_clear(&other);
 	kvpool_ledger_fini(&other);
+}
+END_TEST
+
+START_TEST(should_take_nothing_more_after_it_was_moved)
+{
+	struct kvpool_ledger other;
+
+	ck_assert_int_eq(kvpool_ledger_init(&other), 0);
+	ck_assert_int_eq(kvpool_ledger_make_room(&ledger, 4, 0), 0);
+	ck_assert(kvpool_ledger_begin(&ledger));
+	kvpool_ledger_add_lease(&ledger, 1);
+	kvpool_ledger_end(&ledger);
+	ck_assert_int_eq(kvpool_ledger_move(&ledger, &other), 0);
+	ck_assert(!kvpool_ledger_begin(&ledger));
+	/* A debt that was on its way back finds its room, though nobody will pay it. */
+	kvpool_ledger_owe_lease(&ledger, 2);
+	ck_assert_uint_eq(kvpool_ledger_held(&ledger), 0);
+	ck_assert(kvpool_ledger_begin(&other));
+	kvpool_ledger_end(&other);
+	kvpool_ledger_fini(&other);
+}
+END_TEST
+
+START_TEST(should_claim_what_is_held_and_what_is_owed)
+{
+	struct kvpool_wire_claim *claims;
+	uint64_t leases = 0;
+	uint32_t n;
+
+	ck_assert_int_eq(kvpool_ledger_claims(&ledger, &claims, &n), 0);
+	ck_assert_ptr_null(claims);
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(kvpool_ledger_make_room(&ledger, 3, 2), 0);
+	kvpool_ledger_add_lease(&ledger, 1);
+	kvpool_ledger_owe_lease(&ledger, 20);
+	kvpool_ledger_add_lease(&ledger, 300);
+	kvpool_ledger_add_block(&ledger, 7, 9, 2);
+	kvpool_ledger_add_block(&ledger, 8, 1, 1);
+	ck_assert(kvpool_ledger_end_lease(&ledger, 300, false));
+	ck_assert(kvpool_ledger_end_shard(&ledger, 7, 9, 0));
+	ck_assert(kvpool_ledger_end_shard(&ledger, 8, 1, 0));
+	ck_assert_int_eq(kvpool_ledger_claims(&ledger, &claims, &n), 0);
+	ck_assert_uint_eq(n, 3);
+	for (uint32_t i = 0; i < n; i++) {
+		leases += claims[i].lease;
+		ck_assert(claims[i].lease != 0 ||
+			  (claims[i].block == 7 && claims[i].generation == 9));
+	}
+	ck_assert_uint_eq(leases, 21);
+	free(claims);
 }
 END_TEST
 
@@ -184,6 +233,8 @@ static Suite *suite(void)
 	tcase_add_test(t, should_tell_what_is_owed_once);
 	tcase_add_test(t, should_take_all_that_is_owed_in_parts);
 	tcase_add_test(t, should_move_everything_into_another_ledger);
+	tcase_add_test(t, should_take_nothing_more_after_it_was_moved);
+	tcase_add_test(t, should_claim_what_is_held_and_what_is_owed);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -54,7 +54,8 @@ class Channel:
 
     - NotConnected where there is no daemon, or it went away: a later call attaches again,
     - TimedOut where the deadline passed,
-    - Stale where blocks or leases are of a daemon life that is over,
+    - Stale where blocks or leases are of a client's life that is over, or no daemon is there to
+      say what they hold,
     - Error with another errno: EINVAL, E2BIG (more keys than the arena holds), EDQUOT, EACCES,
       ENOMEM, EPROTO, and EOWNERDEAD in a child of fork(),
     - ValueError or TypeError for arguments that make no sense, and for a channel that is closed,

@@ -25,7 +25,8 @@ class TimedOut(Error):
 
 
 class Stale(Error):
-    """ESTALE: a lease, block or layout of a daemon that is gone, or a handle that is over."""
+    """ESTALE: a lease, block or layout of a client's life that is over; and while no daemon is
+    there, nobody says what its blocks hold."""
 
 
 class NoSpace(Error):

@@ -108,7 +108,9 @@ class Pool:
             return self._text()
 
     def token(self) -> bytes:
-        """The 16 bytes with which further processes of this engine join, in this daemon life.
+        """The 16 bytes with which further processes of this engine join.
+
+        Good for the client's life, also over restarts of a daemon that keeps its pool.
 
         Raises:
             NotConnected: no daemon now.

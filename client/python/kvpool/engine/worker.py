@@ -138,7 +138,7 @@ class Worker:
 
     def _join(self, token: bytes | None) -> Channel:
         """The channel of the client that `token` names: another token, another life of the
-        daemon."""
+        client."""
         if token is None:
             raise ValueError("the scheduler is not attached")
         if self._channel is None or token != self._token:
