@@ -92,7 +92,8 @@ START_TEST(should_attach_store_and_find_a_block)
 
 	kvpool_raw_attach(path(), "one", 0, NULL, &raw);
 	/* Nobody keeps this daemon's pool. */
-	ck_assert_uint_eq(raw.welcome.features, KVPOOL_FEATURES & ~KVPOOL_FEATURE_RETIRE);
+	ck_assert_uint_eq(raw.welcome.features,
+			  KVPOOL_FEATURES & ~(KVPOOL_FEATURE_RETIRE | KVPOOL_FEATURE_RESUME));
 	ck_assert_uint_eq(raw.welcome.epoch, raw.hello.epoch);
 	kvpool_raw_layout(&raw, 4096);
 	ck_assert_int_eq(kvpool_raw_match(&raw, 7, 0, &reply), KVPOOL_STATUS_OK);

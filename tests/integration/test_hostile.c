@@ -120,7 +120,7 @@ START_TEST(should_answer_garbage_with_invalid)
 		/* Nobody waits for the answer to a RELEASE. */
 		if (op != KVPOOL_OP_RELEASE)
 			expect_invalid(&raw, (struct kvpool_request){.op = (uint8_t)op,
-								     .flags = 0x80,
+								     .flags = 0xff,
 								     .layout = raw.layout});
 	}
 	ck_assert_int_eq(status_number("service.requests.unknown"), 256 - KVPOOL_OP_COUNT);
