@@ -18,6 +18,8 @@ static uint64_t metadata_bytes(const struct kvpool_cache *cache)
 	bytes += (uint64_t)cache->block_slab.fresh *
 		 (sizeof(struct kvpool_record) + sizeof(struct kvpool_block));
 	bytes += kvpool_slab_bytes(&cache->lease_slab) + cache->holds_bytes;
+	if (cache->notes.notes)
+		bytes += (uint64_t)cache->notes.control->fresh * sizeof(struct kvpool_note);
 	bytes += kvpool_slab_bytes(&cache->reservation_slab);
 	bytes += kvpool_slab_bytes(&cache->waiter_slab);
 	bytes += (uint64_t)kvpool_extents_end(e) *
