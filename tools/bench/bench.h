@@ -31,6 +31,7 @@ struct kvpool_bench_options {
 	uint64_t pool_bytes;
 	uint64_t buffer_bytes;
 	bool checksum;
+	bool kept;
 	uint32_t busy;
 	uint32_t seconds;
 	uint32_t cycles;
@@ -43,7 +44,7 @@ struct kvpool_bench_options {
 
 /* Which options a command takes beside the common ones. */
 enum kvpool_bench_option {
-	KVPOOL_BENCH_TAKES_DAEMON = 1u << 0, /* --socket, --admin-socket, --daemon */
+	KVPOOL_BENCH_TAKES_DAEMON = 1u << 0, /* --socket, --admin-socket, --kept */
 	KVPOOL_BENCH_TAKES_RESIDENT = 1u << 1,
 	KVPOOL_BENCH_TAKES_KEYS = 1u << 2,
 	KVPOOL_BENCH_TAKES_BLOCKS = 1u << 3, /* --blocks, --pieces, --buffer, --checksum */

@@ -47,6 +47,8 @@ static const struct option_row rows[] = {
 	 OPTION_TEXT, FIELD(socket)},
 	{"admin-socket", "PATH", "its admin socket", KVPOOL_BENCH_TAKES_DAEMON, OPTION_TEXT,
 	 FIELD(admin_socket)},
+	{"kept", NULL, "start it under its supervisor: its pool outlives it",
+	 KVPOOL_BENCH_TAKES_DAEMON, OPTION_FLAG, FIELD(kept)},
 	{"daemon", "PATH", "the kvpoold to start", 0, OPTION_TEXT, FIELD(daemon)},
 	{"resident", "N", "blocks that lie in the pool", KVPOOL_BENCH_TAKES_RESIDENT, OPTION_SIZE,
 	 FIELD(resident)},

@@ -61,7 +61,11 @@ int kvpool_bench_session_open(const struct kvpool_bench_options *options, uint64
 {
 	struct kvpool_bench_session session;
 	struct kvpool_daemon_spec spec = {
-		.options = options, .pool_bytes = pool_bytes, .populate = populate};
+		.options = options,
+		.pool_bytes = pool_bytes,
+		.populate = populate,
+		.supervise = options->kept,
+	};
 	int r = kvpool_bench_session_prepare(options, &session);
 
 	if (r < 0)
@@ -154,6 +158,8 @@ int kvpool_bench_session_describe(struct kvpool_bench_session *session,
 	if (r == 0)
 		r = kvpool_report_set(report, "client_spin_ns",
 				      json_integer((json_int_t)KVPOOL_BENCH_SESSION_SPIN_NS));
+	if (r == 0)
+		r = kvpool_report_set(report, "kept", json_boolean(kvpool_status_kept(status)));
 	if (r == 0)
 		r = kvpool_report_set(report, "pool", kvpool_status_pool(status));
 	json_decref(status);

@@ -27,6 +27,11 @@ bool kvpool_status_growing(const json_t *status)
 	return json_is_true(json_object_get(json_object_get(status, "pool"), "growing"));
 }
 
+bool kvpool_status_kept(const json_t *status)
+{
+	return json_is_true(json_object_get(json_object_get(status, "restart"), "kept"));
+}
+
 json_t *kvpool_status_pool(const json_t *status)
 {
 	json_t *pool = json_object_get(status, "pool");

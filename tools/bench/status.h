@@ -25,6 +25,9 @@ void kvpool_status_cache(const json_t *status, struct kvpool_status_cache *out);
 /* Whether the daemon still populates its memory. */
 bool kvpool_status_growing(const json_t *status);
 
+/* Whether its pool outlives it. */
+bool kvpool_status_kept(const json_t *status);
+
 /* The pool's part of the document, a new reference; null where there is none. */
 json_t *kvpool_status_pool(const json_t *status);
 
