@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BACKLOG 512
@@ -63,6 +64,23 @@ static bool describe_peer(int fd, char *out, size_t out_bytes)
 	return true;
 }
 
+/*
+ * 0: somebody listens; an errno. The listener of a daemon that was killed may be there still, with
+ * its queue full, until the kernel has cleaned up: so that is asked again for a moment.
+ */
+static int try_connect(int fd, const struct sockaddr_un *address)
+{
+	const struct timespec pause = {.tv_nsec = 5000000};
+	int r = EAGAIN;
+
+	for (int i = 0; r == EAGAIN && i < 40; i++) {
+		r = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
+		if (r == EAGAIN)
+			(void)nanosleep(&pause, NULL);
+	}
+	return r;
+}
+
 /* Something is at the path. 0: it was a dead socket, and is gone now. */
 static int take_over(const struct sockaddr_un *address, int type, char *text, size_t text_bytes)
 {
@@ -82,7 +100,7 @@ static int take_over(const struct sockaddr_un *address, int type, char *text, si
 	fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return say(-errno, text, text_bytes, "cannot make a socket: %s", strerror(errno));
-	r = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
+	r = try_connect(fd, address);
 	if (r == 0 && !describe_peer(fd, who, sizeof(who)))
 		r = ECONNREFUSED;
 	(void)close(fd);

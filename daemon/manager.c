@@ -15,13 +15,18 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PATIENCE_S 1
+/* Who did not read for that long is not waited for again for a while: clients are served meanwhile.
+ */
+#define DEAF_S 10
 
 /* Messages go out one at a time: the service thread's and the populating thread's. */
 static pthread_mutex_t sending = PTHREAD_MUTEX_INITIALIZER;
 static int connection = -1; /* owned; under `sending` */
+static time_t deaf_until;   /* CLOCK_MONOTONIC, seconds; 0: it reads; under `sending` */
 
 /* NULL: there is none. */
 static const char *manager_name(void)
@@ -76,6 +81,14 @@ static int manager_connect(const char *name)
 	return 0;
 }
 
+static time_t now_s(void)
+{
+	struct timespec now = {0};
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
 static int send_once(const char *text, int fd)
 {
 	union {
@@ -84,7 +97,11 @@ static int send_once(const char *text, int fd)
 	} control = {.bytes = {0}};
 	struct iovec line = {.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text)};
 	struct msghdr message = {.msg_iov = &line, .msg_iovlen = 1};
+	int flags = MSG_NOSIGNAL;
 	ssize_t n;
+
+	if (deaf_until != 0 && now_s() < deaf_until)
+		flags |= MSG_DONTWAIT;
 
 	if (fd >= 0) {
 		control.head.cmsg_level = SOL_SOCKET;
@@ -95,9 +112,15 @@ static int send_once(const char *text, int fd)
 		message.msg_controllen = sizeof(control.bytes);
 	}
 	do
-		n = sendmsg(connection, &message, MSG_NOSIGNAL);
+		n = sendmsg(connection, &message, flags);
 	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
+	if (n >= 0) {
+		deaf_until = 0;
+		return 0;
+	}
+	if (errno == EAGAIN && !(flags & MSG_DONTWAIT))
+		deaf_until = now_s() + DEAF_S;
+	return -errno;
 }
 
 /* `sending` is held. */

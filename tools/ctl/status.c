@@ -149,6 +149,35 @@ static void counter_lines(const json_t *document)
 		       "corrupt", kvpool_units_count(kvpool_show_integer(counters, "corrupt"), a));
 }
 
+/* Whether the pool outlives the daemon, and what this life found of it. */
+static void restart_lines(const json_t *document)
+{
+	const json_t *restart = kvpool_show_field(document, "restart");
+	uint64_t past = kvpool_show_integer(restart, "past_clients");
+	char fault[KVPOOL_SHOW_TEXT_BYTES];
+	char blocks[KVPOOL_UNITS_BYTES];
+	char leases[KVPOOL_UNITS_BYTES];
+	char time[KVPOOL_UNITS_BYTES];
+
+	if (json_is_string(kvpool_show_field(restart, "fault")))
+		printf(LABEL "an earlier life's pool was not taken over: %s\n", "restart",
+		       kvpool_show_text(restart, "fault", fault));
+	else if (json_is_true(kvpool_show_field(restart, "adopted")))
+		printf(LABEL "life %" PRIu64 " of this pool: %s blocks and %s leases kept in %s\n",
+		       "restart", kvpool_show_integer(restart, "lives"),
+		       kvpool_units_count(kvpool_show_integer(restart, "blocks"), blocks),
+		       kvpool_units_count(kvpool_show_integer(restart, "leases"), leases),
+		       kvpool_units_ns(kvpool_show_integer(restart, "ns"), time));
+	else
+		printf(LABEL "the pool %s\n", "restart",
+		       json_is_true(kvpool_show_field(restart, "kept"))
+			       ? "outlives this daemon"
+			       : "ends with this daemon: nobody keeps it");
+	if (past > 0)
+		printf(LABEL "%" PRIu64 " client%s may still use what an earlier life granted\n",
+		       "", past, past == 1 ? "" : "s");
+}
+
 static void violation_lines(const json_t *document)
 {
 	const json_t *kinds = kvpool_show_field(document, "violations");
@@ -173,6 +202,7 @@ void kvpool_show_status(const json_t *document)
 	accounting_lines(document);
 	client_lines(document);
 	counter_lines(document);
+	restart_lines(document);
 	violation_lines(document);
 }
 
