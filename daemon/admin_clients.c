@@ -53,6 +53,13 @@ static json_t *member(const struct kvpool_peer *peer, uint32_t *looks, uint32_t 
 			 "read_only", (int)peer->read_only, "channels", (json_int_t)channels);
 }
 
+static const char *state(const struct kvpool_client *c)
+{
+	if (c->ended)
+		return "gone-quarantined";
+	return c->n_open > 0 ? "attached" : "not-back";
+}
+
 static json_t *client(const struct kvpool_client *c, uint32_t *looks)
 {
 	struct kvpool_holder_usage usage;
@@ -69,11 +76,11 @@ static json_t *client(const struct kvpool_client *c, uint32_t *looks)
 					looks, &hot));
 	}
 	return json_pack(
-		"{s:I, s:s, s:s, s:I, s:s, s:b, s:b, s:o, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:I, s:I}",
+		"{s:I, s:s, s:s, s:I, s:s, s:b, s:b, s:o, s:I, s:{s:I, s:I, s:I}, s:I, s:I, s:I, "
+		"s:I, s:I, s:I, s:I, s:I, s:I}",
 		"id", (json_int_t)c->id, "name", c->name, "domain", c->domain->name, "uid",
-		(json_int_t)c->domain->uid, "state", c->ended ? "gone-quarantined" : "attached",
-		"evicted", (int)c->evicted, "gpu", (int)c->gpu, "members", members, "channels",
+		(json_int_t)c->domain->uid, "state", state(c), "evicted", (int)c->evicted, "gpu",
+		(int)c->gpu, "members", members, "not_back", (json_int_t)c->n_ghosts, "channels",
 		"hot", (json_int_t)hot, "cold", (json_int_t)(c->n_channels - hot), "bytes",
 		(json_int_t)c->channel_bytes, "leases", (json_int_t)usage.leases, "leased_blocks",
 		(json_int_t)usage.leased_blocks, "leased_bytes", (json_int_t)usage.leased_bytes,

@@ -74,7 +74,8 @@ static json_t *requests(const struct kvpool_server *s)
 		[KVPOOL_OP_RESERVE] = "reserve", [KVPOOL_OP_COMMIT] = "commit",
 		[KVPOOL_OP_ABORT] = "abort",     [KVPOOL_OP_RELEASE] = "release",
 		[KVPOOL_OP_FORGET] = "forget",   [KVPOOL_OP_SUMS] = "sums",
-		[KVPOOL_OP_DROP] = "drop",       [KVPOOL_OP_COUNT] = "unknown",
+		[KVPOOL_OP_DROP] = "drop",       [KVPOOL_OP_CLAIM] = "claim",
+		[KVPOOL_OP_COUNT] = "unknown",
 	};
 	json_t *object = json_object();
 	unsigned int i;
@@ -115,21 +116,22 @@ static json_t *service(const struct kvpool_server *s)
 static json_t *restart(const struct kvpool_server *s)
 {
 	const struct kvpool_adoption *a = &s->adoption;
-	json_int_t ghosts = 0;
+	json_int_t past = 0;
 	struct kvpool_list *node, *spare;
 
 	kvpool_list_each(node, spare, &s->domains)
 	{
-		ghosts += kvpool_list_entry(node, struct kvpool_domain, link)->n_ghosts;
+		past += kvpool_list_entry(node, struct kvpool_domain, link)->n_past;
 	}
 	return json_pack(
-		"{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "kept",
+		"{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "kept",
 		(int)(s->config.pool.state != NULL), "adopted", (int)a->any, "lives",
 		(json_int_t)(s->config.pool.state ? s->config.pool.state->control->lives : 1),
 		"blocks", (json_int_t)a->sum.blocks, "torn", (json_int_t)a->sum.torn, "misplaced",
 		(json_int_t)a->sum.misplaced, "orphaned", (json_int_t)a->sum.orphaned, "unfinished",
 		(json_int_t)a->sum.unfinished, "descriptors_dropped", (json_int_t)a->dropped,
-		"past_clients", ghosts, "ns", (json_int_t)a->ns, "fault", text_or_null(a->fault));
+		"writing", (json_int_t)a->sum.writing, "leases", (json_int_t)a->sum.leases,
+		"past_clients", past, "ns", (json_int_t)a->ns, "fault", text_or_null(a->fault));
 }
 
 char *kvpool_admin_json_status(const struct kvpool_server *s, const char *admin_socket)

@@ -4,9 +4,9 @@
  */
 #include "daemon/adopt.h"
 
+#include "daemon/client.h"
 #include "daemon/clock.h"
 #include "daemon/domain.h"
-#include "daemon/ghost.h"
 #include "daemon/kept.h"
 #include "daemon/kill_point.h"
 #include "daemon/log.h"
@@ -15,7 +15,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What it took over is not what this life will end of. */
 static void lasted(void *cookie, uint32_t events)
@@ -63,6 +65,72 @@ static void add(struct kvpool_cache_adopted *sum, const struct kvpool_cache_adop
 	sum->orphaned += one->orphaned;
 	sum->unfinished += one->unfinished;
 	sum->quarantined += one->quarantined;
+	sum->writing += one->writing;
+	sum->leases += one->leases;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* The clients of a user's domain whose processes are there. -ENOMEM. */
+static int find_clients(struct kvpool_kept *kept, struct kvpool_domain_left *left)
+{
+	uint32_t *clients = calloc(KVPOOL_STATE_CLIENTS_MAX, sizeof(*clients));
+
+	if (!clients)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < KVPOOL_STATE_CLIENTS_MAX; i++) {
+		const struct kvpool_state_client *entry = &kept->state->clients[i];
+
+		if (entry->id == 0 || entry->uid != left->uid || processes_of(kept, entry->id) == 0)
+			continue;
+		if (kvpool_state_client_resumable(entry))
+			clients[left->n_clients++] = entry->id;
+		else
+			left->others |= entry->holding != 0;
+	}
+	qsort(clients, left->n_clients, sizeof(*clients), ascending);
+	left->clients = clients;
+	return 0;
+}
+
+/* The notes of a user's leases; -1 where they did not come back. Stays the caller's. */
+static int *notes_of(struct kvpool_kept *kept, uid_t uid)
+{
+	static int none = -1;
+
+	for (uint32_t i = 0; i < kept->n_notes; i++) {
+		if (kept->notes[i].uid == uid)
+			return &kept->notes[i].fd;
+	}
+	return &none;
+}
+
+static int make_domain(struct kvpool_server *s, struct kvpool_kept *kept,
+		       struct kvpool_kept_catalog *catalog, struct kvpool_cache_adopted *result,
+		       struct kvpool_domain **domain)
+{
+	int *notes = notes_of(kept, catalog->uid);
+	struct kvpool_domain_left left = {
+		.uid = catalog->uid, .catalog = catalog->fd, .notes = *notes};
+	int r = find_clients(kept, &left);
+
+	if (r != 0)
+		return r;
+	r = kvpool_domain_adopt(s, &left, result, domain);
+	free((void *)left.clients);
+	if (r != 0)
+		return r;
+	catalog->fd = -1;
+	/* Notes of no use were replaced by new ones. */
+	if (*notes >= 0 && (*domain)->notes.fd != *notes)
+		(void)close(*notes);
+	*notes = -1;
+	return 0;
 }
 
 static int adopt_domain(struct kvpool_server *s, struct kvpool_kept *kept,
@@ -79,7 +147,7 @@ static int adopt_domain(struct kvpool_server *s, struct kvpool_kept *kept,
 			   (unsigned int)catalog->uid);
 		return 0;
 	}
-	r = kvpool_domain_adopt(s, catalog->uid, catalog->fd, &result, &domain);
+	r = make_domain(s, kept, catalog, &result, &domain);
 	if (r == KVPOOL_CACHE_E_FOREIGN) {
 		kvpool_log(KVPOOL_LOG_WARNING, "domain uid-%u starts empty: its catalog: %s",
 			   (unsigned int)catalog->uid, result.fault);
@@ -88,35 +156,37 @@ static int adopt_domain(struct kvpool_server *s, struct kvpool_kept *kept,
 	if (r != 0)
 		return r;
 	kvpool_kill_point(KVPOOL_KILL_CATALOG_ADOPTED);
-	catalog->fd = -1;
 	add(&s->adoption.sum, &result);
 	kvpool_log(KVPOOL_LOG_NOTICE,
 		   "domain %s: %" PRIu64 " blocks kept; dropped: %" PRIu64 " torn, %" PRIu64
-		   " misplaced, %" PRIu64 " orphaned; %" PRIu64 " were being written",
+		   " misplaced, %" PRIu64 " orphaned; %" PRIu64 " were being written, %" PRIu64
+		   " go on; %" PRIu64 " leases%s",
 		   domain->name, result.blocks, result.torn, result.misplaced, result.orphaned,
-		   result.unfinished);
+		   result.unfinished, result.writing, result.leases,
+		   result.all_leases ? "" : ", not all are known");
 	return 0;
 }
 
-/* A client of the earlier life: watched where it held something. */
+/* A client of the earlier life, if it is there and may come back or holds something. */
 static int adopt_client(struct kvpool_server *s, struct kvpool_kept *kept,
 			struct kvpool_state_client *entry)
 {
 	struct kvpool_domain *domain = kvpool_domain_find(s, (uid_t)entry->uid);
-	struct kvpool_ghost *ghost;
+	struct kvpool_client *client;
 	int r;
 
-	if (!domain || !entry->holding || processes_of(kept, entry->id) == 0) {
+	if (!domain || processes_of(kept, entry->id) == 0 ||
+	    (!entry->holding && !kvpool_state_client_resumable(entry))) {
 		kvpool_state_client_remove(entry);
 		return 0;
 	}
-	r = kvpool_ghost_new(domain, entry, &ghost);
+	r = kvpool_client_adopt(domain, entry, &client);
 	for (uint32_t i = 0; r == 0 && i < kept->n_processes; i++) {
 		struct kvpool_kept_process *p = &kept->processes[i];
 
 		if (p->client != entry->id)
 			continue;
-		r = kvpool_ghost_watch(ghost, p->pid, p->pidfd, p->name);
+		r = kvpool_client_add_ghost(client, p->pid, p->pidfd, p->member, p->name);
 		if (r == 0)
 			p->pidfd = -1;
 	}
@@ -149,10 +219,10 @@ static void end_pasts(struct kvpool_server *s)
 	{
 		struct kvpool_domain *domain = kvpool_list_entry(node, struct kvpool_domain, link);
 
-		if (domain->n_ghosts > 0)
-			continue;
-		kvpool_cache_end_past(domain->cache);
-		kvpool_kill_point(KVPOOL_KILL_PAST_ENDED);
+		if (domain->n_past == 0) {
+			kvpool_cache_end_past(domain->cache);
+			kvpool_kill_point(KVPOOL_KILL_PAST_ENDED);
+		}
 		kvpool_domain_client_left(domain);
 	}
 }

@@ -4,6 +4,7 @@
  */
 #include "daemon/client.h"
 
+#include "daemon/ghost.h"
 #include "daemon/kept.h"
 #include "daemon/kill_point.h"
 #include "daemon/log.h"
@@ -29,7 +30,8 @@ static bool place_left(const struct kvpool_domain *domain)
 /* The next life will know it. 0 or KVPOOL_REFUSAL_LIMIT. */
 static int keep(struct kvpool_client *client, struct kvpool_state *state, uid_t uid)
 {
-	struct kvpool_state_client entry = {.id = client->id, .uid = (uint32_t)uid};
+	struct kvpool_state_client entry = {
+		.id = client->id, .uid = (uint32_t)uid, .epoch = client->epoch};
 
 	state->control->next_client = client->id;
 	memcpy(entry.token, client->token, sizeof(entry.token));
@@ -84,7 +86,11 @@ void kvpool_client_holds(struct kvpool_client *client)
 
 void kvpool_client_released(struct kvpool_client *client)
 {
-	if (client->kept && client->kept->holding && !kvpool_cache_holder_holds(client->holder))
+	if (!client->kept || !client->kept->holding)
+		return;
+	if (client->past)
+		kvpool_client_look_past(client);
+	if (!client->past && !kvpool_cache_holder_holds(client->holder))
 		client->kept->holding = 0;
 }
 
@@ -104,6 +110,8 @@ int kvpool_client_new(struct kvpool_domain *domain, const char *name, struct kvp
 		return -EIO;
 	}
 	client->id = ++s->next_client;
+	client->epoch = s->epoch;
+	client->resumable = true;
 	r = kvpool_cache_holder_new(domain->cache, client->id, &client->holder);
 	if (r != 0) {
 		free(client);
@@ -122,6 +130,7 @@ int kvpool_client_new(struct kvpool_domain *domain, const char *name, struct kvp
 	client->last_ns = s->now_ns;
 	(void)strncpy(client->name, name, sizeof(client->name) - 1);
 	kvpool_list_init(&client->members);
+	kvpool_list_init(&client->ghosts);
 	kvpool_list_append(&s->clients, &client->link);
 	s->n_clients++;
 	domain->n_clients++;
@@ -149,7 +158,7 @@ struct kvpool_client *kvpool_client_find(struct kvpool_domain *domain,
 	{
 		struct kvpool_client *client = kvpool_list_entry(node, struct kvpool_client, link);
 
-		if (client->domain == domain && !client->ended &&
+		if (client->domain == domain && !client->ended && client->resumable &&
 		    kvpool_client_token_equal(client->token, token))
 			return client;
 	}
@@ -187,6 +196,8 @@ void kvpool_client_free(struct kvpool_client *client)
 	kvpool_list_each(node, spare, &client->members)
 		drop_member(client, kvpool_list_entry(node, struct kvpool_peer, member_link));
 	assert(client->n_members == 0);
+	kvpool_list_each(node, spare, &client->ghosts)
+		kvpool_ghost_free(kvpool_list_entry(node, struct kvpool_ghost, link));
 	kvpool_source_remove(client->grace);
 	kvpool_cache_holder_free(domain->cache, client->holder);
 	kvpool_kill_point(KVPOOL_KILL_CLIENT_FREED);
@@ -194,6 +205,8 @@ void kvpool_client_free(struct kvpool_client *client)
 	kvpool_list_remove(&client->link);
 	client->server->n_clients--;
 	domain->n_clients--;
+	if (client->past)
+		kvpool_domain_past_left(domain);
 	explicit_bzero(client->token, sizeof(client->token));
 	free(client);
 	kvpool_domain_client_left(domain);
@@ -209,6 +222,8 @@ static bool all_gone(const struct kvpool_client *client)
 {
 	struct kvpool_list *node, *spare;
 
+	if (client->n_ghosts > 0)
+		return false;
 	kvpool_list_each(node, spare, &client->members)
 	{
 		if (!kvpool_peer_proven_gone(
@@ -226,7 +241,8 @@ static void free_if_over(struct kvpool_client *client)
 	if (!client->ended || client->grace)
 		return;
 	kvpool_cache_holder_usage(client->holder, &usage);
-	if (usage.quarantined_blocks == 0) {
+	/* Somebody may read or write what is nobody's, too, where not all is known. */
+	if (usage.quarantined_blocks == 0 && !client->past) {
 		kvpool_client_free(client);
 		return;
 	}
@@ -285,10 +301,24 @@ void kvpool_client_leave(struct kvpool_client *client, struct kvpool_peer *peer)
 {
 	assert(kvpool_list_empty(&peer->channels));
 	client->n_open--;
+	if (peer->claiming) {
+		/* What it holds is not known now, and its process may live on. */
+		peer->claiming = false;
+		client->n_claiming--;
+		client->disputed = true;
+	}
 	if (watched_enough(client, peer))
 		drop_member(client, peer);
-	if (client->n_open == 0)
+	kvpool_client_look(client);
+}
+
+void kvpool_client_look(struct kvpool_client *client)
+{
+	if (client->n_open == 0 && client->n_ghosts == 0 && !client->ended) {
 		end(client);
+		if (client->past)
+			kvpool_client_look_past(client);
+	}
 	free_if_over(client);
 }
 
@@ -317,11 +347,16 @@ static struct kvpool_peer *first_served(const struct kvpool_client *client)
 void kvpool_client_evict(struct kvpool_client *client)
 {
 	uint32_t left = client->n_open;
+	bool haunted = client->n_ghosts > 0;
 
 	assert(!client->ended);
 	client->evicted = true;
-	/* With the last one the client may be gone. */
+	/* With the last one the client may be gone, unless it has ghosts. */
 	while (left-- > 0)
 		kvpool_peer_refuse(first_served(client), KVPOOL_REFUSAL_EVICTED,
 				   "evicted by the operator");
+	if (!haunted)
+		return;
+	end(client);
+	free_if_over(client);
 }

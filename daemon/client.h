@@ -5,6 +5,9 @@
  * Lives from the first attach until its last member is over (its process or its socket ended, or
  * the daemon ended it) and, where it left reservations behind, until every member is proven gone.
  * Owned by the server's list; service thread only.
+ *
+ * A client outlives its daemon, too (client_adopt.c): the next life has it with all that it held,
+ * and with its processes as ghosts until they are back, say that they have let go, or are gone.
  */
 #ifndef KVPOOL_DAEMON_CLIENT_H
 #define KVPOOL_DAEMON_CLIENT_H
@@ -24,6 +27,7 @@
 /* After the last process of a client with a GPU: its device may still finish what was queued. */
 #define KVPOOL_CLIENT_GPU_GRACE_NS (2 * KVPOOL_NS_PER_S)
 
+struct kvpool_ghost;
 struct kvpool_peer;
 struct kvpool_state_client;
 
@@ -33,20 +37,27 @@ struct kvpool_client {
 	struct kvpool_domain *domain;     /* borrowed: outlives its clients */
 	struct kvpool_holder *holder;     /* owned: what it holds in the cache */
 	struct kvpool_list members;       /* peers: served, or only watched for their end */
+	struct kvpool_list ghosts;        /* owned: members of an earlier life, not back yet */
 	struct kvpool_state_client *kept; /* owned: what the next life is to know; NULL: nobody
 					     keeps it */
 	struct kvpool_source *grace; /* owned: its GPU may still be writing; NULL: not running */
+	uint64_t epoch;              /* of the life in which it began */
 	uint32_t id;
+	uint32_t n_ghosts;
 	uint32_t n_members; /* in `members` */
 	uint32_t n_open;    /* of these, served */
 	uint32_t n_channels;
 	uint64_t channel_bytes;
 	uint32_t next_member;
 	uint32_t next_channel;
-	uint64_t last_ns; /* when its last request was seen */
-	bool gpu;         /* a member declared one */
-	bool ended;       /* no member is served; what it reserved is quarantined */
-	bool evicted;     /* by the operator */
+	uint64_t last_ns;    /* when its last request was seen */
+	bool gpu;            /* a member declared one */
+	bool ended;          /* no member is served; what it reserved is quarantined */
+	bool evicted;        /* by the operator */
+	bool resumable;      /* can be found by its token */
+	bool past;           /* may hold what an earlier life granted */
+	bool disputed;       /* and that is not all known: until its end */
+	uint32_t n_claiming; /* members that are back and have not said yet what they hold */
 	uint8_t token[KVPOOL_TOKEN_BYTES];
 	char name[KVPOOL_NAME_BYTES];
 };
@@ -86,6 +97,36 @@ void kvpool_client_released(struct kvpool_client *client);
  * its processes are gone. May free the client; it must not have ended yet.
  */
 void kvpool_client_evict(struct kvpool_client *client);
+
+/*
+ * A client of an earlier life, which its cache has as a holder if it can resume. Takes its entry in
+ * the state. Negative errno.
+ */
+int kvpool_client_adopt(struct kvpool_domain *domain, struct kvpool_state_client *entry,
+			struct kvpool_client **out);
+
+/* A ghost of the client: `name` is its pidfd's in the store. Takes `pidfd` on success. */
+int kvpool_client_add_ghost(struct kvpool_client *client, pid_t pid, int pidfd, uint32_t member,
+			    const char *name);
+
+/* The ghost's process is gone; frees the ghost, and perhaps the client. */
+void kvpool_client_ghost_gone(struct kvpool_client *client, struct kvpool_ghost *ghost);
+
+/* The process of this client of the domain has let go. Nothing where there is no such ghost. */
+void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPOOL_TOKEN_BYTES],
+			  const struct kvpool_peer *peer);
+
+/* The peer, a member by now, resumed as `name`: its ghost goes; it is to say what it holds. */
+void kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer, const char *name);
+
+/* It has said so; with the last one, what nobody claims ends. */
+void kvpool_client_claimed(struct kvpool_client *client, struct kvpool_peer *peer);
+
+/* Whether nobody claims what an earlier life granted, and whether that is all given back. */
+void kvpool_client_look_past(struct kvpool_client *client);
+
+/* Whether it is over. May free it. */
+void kvpool_client_look(struct kvpool_client *client);
 
 /* Frees client and members, proven gone or not: the daemon leaves, or nothing is at stake. */
 void kvpool_client_free(struct kvpool_client *client);

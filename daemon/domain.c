@@ -6,7 +6,6 @@
 
 #include "daemon/clock.h"
 #include "daemon/domain_share.h"
-#include "daemon/ghost.h"
 #include "daemon/kept.h"
 #include "daemon/kill_point.h"
 #include "daemon/log.h"
@@ -108,6 +107,29 @@ static int make_catalog(struct kvpool_domain *domain, uint64_t bytes)
 	return 0;
 }
 
+/* Notes of leases, for the next life; `fd`: an earlier one's, taken where it is of use. */
+static int make_notes(struct kvpool_domain *domain, int fd)
+{
+	uint64_t bytes = kvpool_cache_notes_bytes(), is;
+	char name[KVPOOL_STORE_NAME_BYTES];
+	int r;
+
+	if (!domain->server->config.pool.state)
+		return 0;
+	if (fd >= 0 && kvpool_memory_sealed(fd, &is) && is == bytes)
+		return kvpool_memory_adopt(fd, bytes, &domain->notes);
+	r = kvpool_memory_new(bytes, &domain->notes);
+	if (r != 0)
+		return r;
+	kvpool_kept_notes_name(domain->uid, name);
+	if (fd >= 0)
+		(void)kvpool_store_remove(name);
+	/* A full store is no failure: the next life holds all blocks instead. */
+	(void)kvpool_store_put(name, domain->notes.fd);
+	kvpool_kill_point(KVPOOL_KILL_NOTES_STORED);
+	return 0;
+}
+
 static int make_cache(struct kvpool_domain *domain)
 {
 	const struct kvpool_cache_calls calls = {kvpool_waits_wake, kvpool_domain_share_more,
@@ -122,9 +144,12 @@ static int make_cache(struct kvpool_domain *domain)
 	bytes = kvpool_cache_catalog_bytes(&config);
 	if (bytes == 0)
 		return -EINVAL;
-	r = make_catalog(domain, bytes);
+	r = make_notes(domain, -1);
+	if (r == 0)
+		r = make_catalog(domain, bytes);
 	if (r != 0)
 		return r;
+	config.notes = domain->notes.address;
 	(void)madvise(domain->catalog.address, bytes, MADV_HUGEPAGE);
 	r = kvpool_cache_new(&config, domain->catalog.address, &calls, &domain->cache);
 	kvpool_kill_point(KVPOOL_KILL_CATALOG_BEGUN);
@@ -132,44 +157,53 @@ static int make_cache(struct kvpool_domain *domain)
 	return r;
 }
 
-/* Over the catalog and the segments of an earlier life. Takes `fd` on success. */
-static int adopt_cache(struct kvpool_domain *domain, int fd, struct kvpool_cache_adopted *result)
+/* Over the catalog and the segments of an earlier life. Takes descriptors on success. */
+static int adopt_cache(struct kvpool_domain *domain, const struct kvpool_domain_left *was,
+		       struct kvpool_cache_adopted *result)
 {
 	const struct kvpool_cache_calls calls = {kvpool_waits_wake, kvpool_domain_share_more,
 						 domain};
 	uint64_t n_max =
 		domain->server->config.pool.bytes / domain->server->config.pool.segment_bytes;
 	struct kvpool_cache_range *ranges = calloc(n_max, sizeof(*ranges));
+	struct kvpool_cache_left left = {.ranges = ranges,
+					 .clients = was->clients,
+					 .n_clients = was->n_clients,
+					 .others = was->others};
 	struct kvpool_cache_config config;
-	uint32_t n = 0;
 	struct stat st;
 	int r;
 
 	if (!ranges)
 		return -ENOMEM;
 	r = config_of(domain, &config);
-	if (r == 0 &&
-	    (fstat(fd, &st) < 0 || (uint64_t)st.st_size != kvpool_cache_catalog_bytes(&config))) {
+	if (r == 0 && (fstat(was->catalog, &st) < 0 ||
+		       (uint64_t)st.st_size != kvpool_cache_catalog_bytes(&config))) {
 		result->fault = "it was made for a pool of other sizes";
 		r = KVPOOL_CACHE_E_FOREIGN;
 	}
 	if (r == 0)
-		r = kvpool_memory_adopt(fd, (uint64_t)st.st_size, &domain->catalog);
+		r = make_notes(domain, was->notes);
 	if (r == 0)
-		r = kvpool_domain_share_claim(domain, ranges, &n);
+		r = kvpool_memory_adopt(was->catalog, (uint64_t)st.st_size, &domain->catalog);
 	if (r == 0)
-		r = kvpool_cache_adopt(&config, domain->catalog.address, &calls, ranges, n, result,
+		r = kvpool_domain_share_claim(domain, ranges, &left.n_ranges);
+	config.notes = domain->notes.address;
+	if (r == 0)
+		r = kvpool_cache_adopt(&config, domain->catalog.address, &calls, &left, result,
 				       &domain->cache);
-	/* On failure the descriptor is the caller's still. */
+	/* On failure the descriptors are the caller's still. */
 	if (r != 0 && domain->catalog.address)
 		domain->catalog.fd = -1;
+	if (r != 0 && domain->notes.fd == was->notes)
+		domain->notes.fd = -1;
 	explicit_bzero(&config, sizeof(config));
 	free(ranges);
 	return r;
 }
 
-/* `fd`: of the catalog of an earlier life; -1: there is none. */
-static int domain_new(struct kvpool_server *s, uid_t uid, int fd,
+/* `left`: by an earlier life; NULL: there was none. */
+static int domain_new(struct kvpool_server *s, uid_t uid, const struct kvpool_domain_left *left,
 		      struct kvpool_cache_adopted *result, struct kvpool_domain **out)
 {
 	struct kvpool_domain *domain = calloc(1, sizeof(*domain));
@@ -181,15 +215,15 @@ static int domain_new(struct kvpool_server *s, uid_t uid, int fd,
 	domain->server = s;
 	domain->uid = uid;
 	kvpool_list_init(&domain->segments);
-	kvpool_list_init(&domain->ghosts);
 	(void)snprintf(domain->name, sizeof(domain->name), "uid-%u", (unsigned int)uid);
 	r = kvpool_loop_add_timer(s->loop, expiry_due, domain, &domain->expiry);
 	if (r == 0)
-		r = fd < 0 ? make_cache(domain) : adopt_cache(domain, fd, result);
+		r = left ? adopt_cache(domain, left, result) : make_cache(domain);
 	if (r != 0) {
 		kvpool_source_remove(domain->expiry);
 		kvpool_domain_share_return_all(domain);
 		kvpool_memory_free(&domain->catalog);
+		kvpool_memory_free(&domain->notes);
 		free(domain);
 		return r;
 	}
@@ -202,10 +236,10 @@ static int domain_new(struct kvpool_server *s, uid_t uid, int fd,
 	return 0;
 }
 
-int kvpool_domain_adopt(struct kvpool_server *server, uid_t uid, int fd,
+int kvpool_domain_adopt(struct kvpool_server *server, const struct kvpool_domain_left *left,
 			struct kvpool_cache_adopted *result, struct kvpool_domain **out)
 {
-	int r = domain_new(server, uid, fd, result, out);
+	int r = domain_new(server, left->uid, left, result, out);
 
 	if (r == 0)
 		kvpool_domain_stored(*out);
@@ -235,7 +269,7 @@ int kvpool_domain_get(struct kvpool_server *server, uid_t uid, struct kvpool_dom
 		*out = domain;
 		return 0;
 	}
-	r = domain_new(server, uid, -1, NULL, out);
+	r = domain_new(server, uid, NULL, NULL, out);
 	if (r == 0)
 		kvpool_log(KVPOOL_LOG_INFO, "domain %s begins", (*out)->name);
 	return r;
@@ -245,7 +279,7 @@ void kvpool_domain_client_left(struct kvpool_domain *domain)
 {
 	struct kvpool_cache_usage usage;
 
-	if (domain->n_clients > 0 || domain->n_ghosts > 0)
+	if (domain->n_clients > 0)
 		return;
 	kvpool_cache_usage(domain->cache, &usage);
 	if (usage.ready_blocks + usage.quarantined_blocks + usage.leased_only_blocks > 0)
@@ -254,22 +288,33 @@ void kvpool_domain_client_left(struct kvpool_domain *domain)
 	kvpool_domain_free(domain);
 }
 
+void kvpool_domain_past_left(struct kvpool_domain *domain)
+{
+	assert(domain->n_past > 0);
+	if (--domain->n_past > 0)
+		return;
+	kvpool_cache_end_past(domain->cache);
+	kvpool_kill_point(KVPOOL_KILL_PAST_ENDED);
+}
+
 void kvpool_domain_free(struct kvpool_domain *domain)
 {
 	char name[KVPOOL_STORE_NAME_BYTES];
 
-	assert(domain->n_clients == 0);
+	assert(domain->n_clients == 0 && domain->n_past == 0);
 	kvpool_verify_domain_gone(domain);
-	kvpool_ghost_free_all(domain);
 	kvpool_cache_free(domain->cache);
 	kvpool_domain_share_return_all(domain);
 	assert(domain->n_segments == 0);
 	if (domain->server->config.pool.state) {
 		kvpool_kept_catalog_name(domain->uid, name);
 		(void)kvpool_store_remove(name);
+		kvpool_kept_notes_name(domain->uid, name);
+		(void)kvpool_store_remove(name);
 	}
 	kvpool_kill_point(KVPOOL_KILL_DOMAIN_FREED);
 	kvpool_memory_free(&domain->catalog);
+	kvpool_memory_free(&domain->notes);
 	kvpool_source_remove(domain->expiry);
 	kvpool_list_remove(&domain->link);
 	domain->server->n_domains--;

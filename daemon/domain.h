@@ -30,13 +30,13 @@ struct kvpool_domain {
 	struct kvpool_server *server; /* borrowed */
 	struct kvpool_cache *cache;   /* owned */
 	struct kvpool_memory catalog; /* owned; the cache's for as long as it lives */
+	struct kvpool_memory notes;   /* owned; likewise; none where nobody keeps it */
 	struct kvpool_list segments;  /* owned: struct domain_segment */
 	struct kvpool_source *expiry; /* owned timer: runs only while blocks are resident */
-	struct kvpool_list ghosts;    /* owned: clients of an earlier life that may still hold */
-	uint32_t n_ghosts;
 	uid_t uid;
 	uint32_t n_segments;
-	uint32_t n_clients; /* attached or quarantined */
+	uint32_t n_clients; /* attached, quarantined, or of an earlier life */
+	uint32_t n_past;    /* of these, those that may hold what an earlier life granted */
 	uint64_t
 		wanted_ns; /* when it asked for memory and got none; 0: has had what it asked for */
 	bool taken_for;    /* a segment was taken for it and is being made anew */
@@ -55,12 +55,25 @@ struct kvpool_domain *kvpool_domain_find(struct kvpool_server *server, uid_t uid
 /* The same, made where there is none. Negative errno. */
 int kvpool_domain_get(struct kvpool_server *server, uid_t uid, struct kvpool_domain **out);
 
+/* What an earlier life left of a user's domain. */
+struct kvpool_domain_left {
+	uid_t uid;
+	int catalog;             /* taken on success */
+	int notes;               /* likewise, where they are of use; -1: did not come back */
+	const uint32_t *clients; /* borrowed, ascending: those that may go on */
+	uint32_t n_clients;
+	bool others; /* as in kvpool_cache_left */
+};
+
 /*
- * The domain of an earlier life, by its catalog; takes `fd` on success. There is none of this user
- * yet. KVPOOL_CACHE_E_FOREIGN with `result->fault`; negative errno.
+ * The domain of an earlier life. There is none of this user yet. KVPOOL_CACHE_E_FOREIGN with
+ * `result->fault`; negative errno.
  */
-int kvpool_domain_adopt(struct kvpool_server *server, uid_t uid, int fd,
+int kvpool_domain_adopt(struct kvpool_server *server, const struct kvpool_domain_left *left,
 			struct kvpool_cache_adopted *result, struct kvpool_domain **out);
+
+/* One client less may hold what an earlier life granted; the past ends with the last. */
+void kvpool_domain_past_left(struct kvpool_domain *domain);
 
 /* A client left, or could not be had: frees a domain that holds nothing any more. */
 void kvpool_domain_client_left(struct kvpool_domain *domain);

@@ -14,6 +14,7 @@
 
 #define SEGMENT "kvpool-segment-%u"
 #define CATALOG "kvpool-catalog-%u"
+#define NOTES   "kvpool-leases-%u"
 #define PROCESS "kvpool-member-%x-%x"
 
 void kvpool_kept_segment_name(uint32_t id, char out[KVPOOL_STORE_NAME_BYTES])
@@ -24,6 +25,11 @@ void kvpool_kept_segment_name(uint32_t id, char out[KVPOOL_STORE_NAME_BYTES])
 void kvpool_kept_catalog_name(uid_t uid, char out[KVPOOL_STORE_NAME_BYTES])
 {
 	(void)snprintf(out, KVPOOL_STORE_NAME_BYTES, CATALOG, (unsigned int)uid);
+}
+
+void kvpool_kept_notes_name(uid_t uid, char out[KVPOOL_STORE_NAME_BYTES])
+{
+	(void)snprintf(out, KVPOOL_STORE_NAME_BYTES, NOTES, (unsigned int)uid);
 }
 
 void kvpool_kept_process_name(uint32_t client, uint32_t member, char out[KVPOOL_STORE_NAME_BYTES])
@@ -52,14 +58,23 @@ static bool catalog_uid(const char *name, uint32_t *uid)
 	return strcmp(name, same) == 0;
 }
 
-static bool process_client(const char *name, uint32_t *client)
+static bool notes_uid(const char *name, uint32_t *uid)
 {
 	char same[KVPOOL_STORE_NAME_BYTES];
-	uint32_t member;
 
-	if (sscanf(name, PROCESS, client, &member) != 2)
+	if (sscanf(name, NOTES, uid) != 1)
 		return false;
-	kvpool_kept_process_name(*client, member, same);
+	kvpool_kept_notes_name(*uid, same);
+	return strcmp(name, same) == 0;
+}
+
+static bool process_client(const char *name, uint32_t *client, uint32_t *member)
+{
+	char same[KVPOOL_STORE_NAME_BYTES];
+
+	if (sscanf(name, PROCESS, client, member) != 2)
+		return false;
+	kvpool_kept_process_name(*client, *member, same);
 	return strcmp(name, same) == 0;
 }
 
@@ -102,9 +117,11 @@ static bool take_segment(struct kvpool_kept *kept, uint32_t id, int fd)
 	return false;
 }
 
-static bool take_process(struct kvpool_kept *kept, uint32_t client, const char *name, int fd)
+static bool take_process(struct kvpool_kept *kept, uint32_t client, uint32_t member,
+			 const char *name, int fd)
 {
-	struct kvpool_kept_process process = {.client = client, .pid = pid_of(fd), .pidfd = fd};
+	struct kvpool_kept_process process = {
+		.client = client, .member = member, .pid = pid_of(fd), .pidfd = fd};
 
 	if (process.pid < 0)
 		return false;
@@ -116,13 +133,20 @@ static bool take_process(struct kvpool_kept *kept, uint32_t client, const char *
 static bool take(struct kvpool_kept *kept, const struct kvpool_store_kept_fd *from)
 {
 	uint64_t bytes;
-	uint32_t n;
+	uint32_t n, member;
 
 	if (segment_id(from->name, &n))
 		return take_segment(kept, n, from->fd);
-	if (process_client(from->name, &n))
-		return take_process(kept, n, from->name, from->fd);
-	if (!catalog_uid(from->name, &n) || !kvpool_memory_sealed(from->fd, &bytes))
+	if (process_client(from->name, &n, &member))
+		return take_process(kept, n, member, from->name, from->fd);
+	if (!kvpool_memory_sealed(from->fd, &bytes))
+		return false;
+	if (notes_uid(from->name, &n)) {
+		kept->notes[kept->n_notes++] =
+			(struct kvpool_kept_notes){.uid = (uid_t)n, .fd = from->fd};
+		return true;
+	}
+	if (!catalog_uid(from->name, &n))
 		return false;
 	kept->catalogs[kept->n_catalogs++] =
 		(struct kvpool_kept_catalog){.uid = (uid_t)n, .fd = from->fd};
@@ -159,10 +183,12 @@ int kvpool_kept_sort(struct kvpool_store_list *list, struct kvpool_kept *out)
 	}
 	kept.segments = calloc(list->n, sizeof(*kept.segments));
 	kept.catalogs = calloc(list->n, sizeof(*kept.catalogs));
+	kept.notes = calloc(list->n, sizeof(*kept.notes));
 	kept.processes = calloc(list->n, sizeof(*kept.processes));
-	if (!kept.segments || !kept.catalogs || !kept.processes) {
+	if (!kept.segments || !kept.catalogs || !kept.notes || !kept.processes) {
 		free(kept.segments);
 		free(kept.catalogs);
+		free(kept.notes);
 		free(kept.processes);
 		return -ENOMEM;
 	}
@@ -202,6 +228,13 @@ static void close_all(struct kvpool_kept *kept)
 		(void)kvpool_store_remove(name);
 		(void)close(kept->catalogs[i].fd);
 	}
+	for (uint32_t i = 0; i < kept->n_notes; i++) {
+		if (kept->notes[i].fd < 0)
+			continue;
+		kvpool_kept_notes_name(kept->notes[i].uid, name);
+		(void)kvpool_store_remove(name);
+		(void)close(kept->notes[i].fd);
+	}
 	for (uint32_t i = 0; i < kept->n_processes; i++) {
 		if (kept->processes[i].pidfd < 0)
 			continue;
@@ -215,11 +248,13 @@ void kvpool_kept_finish(struct kvpool_kept *kept)
 	close_all(kept);
 	free(kept->segments);
 	free(kept->catalogs);
+	free(kept->notes);
 	free(kept->processes);
 	kept->segments = NULL;
 	kept->catalogs = NULL;
+	kept->notes = NULL;
 	kept->processes = NULL;
-	kept->n_segments = kept->n_catalogs = kept->n_processes = 0;
+	kept->n_segments = kept->n_catalogs = kept->n_notes = kept->n_processes = 0;
 }
 
 void kvpool_kept_drop(struct kvpool_kept *kept, const char *why)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What an earlier life of the daemon left in the store, sorted: its state, its segments, a catalog
- * a domain, the pidfds of its clients' processes.
+ * and the notes of its leases a domain, the pidfds of its clients' processes.
  *
  * Nothing is believed because it came back: names, kinds, sizes and seals are looked at here, what
  * the memory says by who adopts it. Where the state is missing or cannot be used, or the last lives
@@ -29,8 +29,15 @@ struct kvpool_kept_catalog {
 	int fd; /* owned; -1: taken */
 };
 
+/* Notes of the leases of a user's domain. */
+struct kvpool_kept_notes {
+	uid_t uid;
+	int fd; /* owned; -1: taken */
+};
+
 struct kvpool_kept_process {
 	uint32_t client;
+	uint32_t member;
 	pid_t pid; /* 0: not visible from here */
 	int pidfd; /* owned; -1: taken */
 	char name[KVPOOL_STORE_NAME_BYTES];
@@ -40,8 +47,9 @@ struct kvpool_kept {
 	struct kvpool_state *state; /* owned; NULL: nothing is kept */
 	struct kvpool_kept_segment *segments;
 	struct kvpool_kept_catalog *catalogs;
+	struct kvpool_kept_notes *notes;
 	struct kvpool_kept_process *processes;
-	uint32_t n_segments, n_catalogs, n_processes;
+	uint32_t n_segments, n_catalogs, n_notes, n_processes;
 	uint64_t dropped; /* descriptors that came back and were of no use */
 	char text[160];   /* why nothing could be kept, though something came back; or empty */
 };
@@ -61,6 +69,7 @@ void kvpool_kept_finish(struct kvpool_kept *kept);
 /* Names in the store. */
 void kvpool_kept_segment_name(uint32_t id, char out[KVPOOL_STORE_NAME_BYTES]);
 void kvpool_kept_catalog_name(uid_t uid, char out[KVPOOL_STORE_NAME_BYTES]);
+void kvpool_kept_notes_name(uid_t uid, char out[KVPOOL_STORE_NAME_BYTES]);
 void kvpool_kept_process_name(uint32_t client, uint32_t member, char out[KVPOOL_STORE_NAME_BYTES]);
 
 #endif

@@ -27,6 +27,7 @@
 	X(CATALOG_MADE)       \
 	X(CATALOG_STORED)     \
 	X(CATALOG_BEGUN)      \
+	X(NOTES_STORED)       \
 	X(CLIENT_NOTED)       \
 	X(MEMBER_STORED)      \
 	X(MEMBER_COUNTED)     \
@@ -45,7 +46,10 @@
 	X(SEGMENTS_CLAIMED)   \
 	X(CLIENTS_ADOPTED)    \
 	X(PAST_ENDED)         \
-	X(GHOST_DONE)
+	X(GHOST_DONE)         \
+	X(CLIENT_BACK)        \
+	X(CLAIMS_TAKEN)       \
+	X(CLAIMS_ENDED)
 
 #define KVPOOL_KILL_POINT_ENUM(name) KVPOOL_KILL_##name,
 

@@ -45,6 +45,7 @@ struct kvpool_peer {
 	enum kvpool_peer_state state;
 	uint32_t features;
 	bool read_only; /* gets descriptors that cannot be written through */
+	bool claiming;  /* resumed, and has not said yet all that it holds */
 	bool gone;      /* the pidfd says: no such process any more */
 };
 

@@ -7,7 +7,6 @@
 #include "daemon/channel.h"
 #include "daemon/client.h"
 #include "daemon/domain.h"
-#include "daemon/ghost.h"
 #include "daemon/log.h"
 #include "daemon/peer.h"
 #include "daemon/peer_io.h"
@@ -122,8 +121,29 @@ static bool give_channel(struct kvpool_peer *peer, uint32_t entries, uint64_t ar
 	return true;
 }
 
-/* The client that the peer belongs to, new or joined. False: the peer is gone. */
-static bool find_client(struct kvpool_peer *peer, const struct kvpool_attach *m)
+static void turn_away(struct kvpool_peer *peer)
+{
+	kvpool_peer_refuse(peer, KVPOOL_REFUSAL_DRAINING, "%s",
+			   peer->server->leaving
+				   ? "the daemon is about to leave"
+				   : "the daemon is drained: it takes no new clients");
+}
+
+/* Whoever resumes may begin as a new client where its old one is not known. Else: peer is gone. */
+static bool may_begin(struct kvpool_peer *peer, const struct kvpool_attach *m)
+{
+	if (m->flags & KVPOOL_ATTACH_RESUME && !peer->server->draining)
+		return true;
+	if (m->flags & KVPOOL_ATTACH_RESUME)
+		turn_away(peer);
+	else
+		kvpool_peer_violate(peer, KVPOOL_VIOLATION_TOKEN, KVPOOL_REFUSAL_TOKEN,
+				    "nobody in this domain has that token");
+	return false;
+}
+
+/* The client that the peer belongs to: new, joined or resumed. False: the peer is gone. */
+static bool find_client(struct kvpool_peer *peer, const struct kvpool_attach *m, bool *resumed)
 {
 	struct kvpool_client *client = NULL;
 	struct kvpool_domain *domain;
@@ -132,19 +152,21 @@ static bool find_client(struct kvpool_peer *peer, const struct kvpool_attach *m)
 	r = kvpool_domain_get(peer->server, peer->uid, &domain);
 	if (r == 0 && (m->flags & (KVPOOL_ATTACH_JOIN | KVPOOL_ATTACH_RESUME))) {
 		client = kvpool_client_find(domain, m->token);
-		if (!client) {
+		*resumed = client && m->flags & KVPOOL_ATTACH_RESUME;
+		if (!client && !may_begin(peer, m)) {
 			kvpool_domain_client_left(domain);
-			kvpool_peer_violate(peer, KVPOOL_VIOLATION_TOKEN, KVPOOL_REFUSAL_TOKEN,
-					    "nobody in this domain has that token");
 			return false;
 		}
-	} else if (r == 0) {
+	}
+	if (r == 0 && !client) {
 		r = kvpool_client_new(domain, m->name, &client);
 		if (r != 0)
 			kvpool_domain_client_left(domain);
 	}
 	if (r == 0)
 		r = kvpool_client_join(client, peer);
+	if (r == 0 && *resumed)
+		kvpool_client_back(client, peer, m->name);
 	if (r == 0)
 		return true;
 	if (r == KVPOOL_REFUSAL_LIMIT)
@@ -156,7 +178,7 @@ static bool find_client(struct kvpool_peer *peer, const struct kvpool_attach *m)
 	return false;
 }
 
-static bool welcome(struct kvpool_peer *peer, const struct kvpool_attach *m)
+static bool welcome(struct kvpool_peer *peer, const struct kvpool_attach *m, bool resumed)
 {
 	const struct kvpool_client *client = peer->client;
 	const struct kvpool_server_config *config = &peer->server->config;
@@ -169,6 +191,8 @@ static bool welcome(struct kvpool_peer *peer, const struct kvpool_attach *m)
 		.member = peer->member,
 		.segment_bytes = config->pool.segment_bytes,
 		.extent_bytes = config->extent_bytes,
+		.client_epoch = peer->features & KVPOOL_FEATURE_RESUME ? client->epoch : 0,
+		.flags = resumed ? KVPOOL_WELCOME_RESUMED : 0,
 	};
 	int r;
 
@@ -179,15 +203,17 @@ static bool welcome(struct kvpool_peer *peer, const struct kvpool_attach *m)
 }
 
 /* Where the daemon only drains, a writer may need further members to finish. */
-static bool turned_away(const struct kvpool_server *s, const struct kvpool_attach *m)
+static bool is_turned_away(const struct kvpool_server *s, const struct kvpool_attach *m)
 {
-	return s->leaving || (s->draining && !(m->flags & KVPOOL_ATTACH_JOIN));
+	return s->leaving ||
+	       (s->draining && !(m->flags & (KVPOOL_ATTACH_JOIN | KVPOOL_ATTACH_RESUME)));
 }
 
 static bool on_attach(struct kvpool_peer *peer, const void *packet)
 {
 	const struct kvpool_attach *m = packet;
 	const char *fault = attach_fault(m);
+	bool resumed = false;
 
 	if (m->version < KVPOOL_PROTOCOL_MIN || m->version > KVPOOL_PROTOCOL_MAX) {
 		kvpool_peer_violate(peer, KVPOOL_VIOLATION_VERSION, KVPOOL_REFUSAL_VERSION,
@@ -200,14 +226,11 @@ static bool on_attach(struct kvpool_peer *peer, const void *packet)
 				    fault);
 		return false;
 	}
-	if (turned_away(peer->server, m)) {
-		kvpool_peer_refuse(peer, KVPOOL_REFUSAL_DRAINING, "%s",
-				   peer->server->leaving ? "the daemon is about to leave"
-							 : "the daemon is drained: it takes no "
-							   "new clients");
+	if (is_turned_away(peer->server, m)) {
+		turn_away(peer);
 		return false;
 	}
-	if (!find_client(peer, m))
+	if (!find_client(peer, m, &resumed))
 		return false;
 	kvpool_source_remove(peer->deadline);
 	peer->deadline = NULL;
@@ -218,10 +241,11 @@ static bool on_attach(struct kvpool_peer *peer, const void *packet)
 	peer->read_only = (m->flags & KVPOOL_ATTACH_READ_ONLY) != 0;
 	if (m->flags & KVPOOL_ATTACH_GPU)
 		kvpool_client_set_gpu(peer->client);
-	kvpool_log(KVPOOL_LOG_INFO, "client %u (%s) of %s: member %u is process %d%s",
+	kvpool_log(KVPOOL_LOG_INFO, "client %u (%s) of %s: member %u is process %d%s%s",
 		   peer->client->id, peer->client->name, peer->client->domain->name, peer->member,
-		   (int)peer->pid, peer->read_only ? ", read-only" : "");
-	return welcome(peer, m) && give_channel(peer, m->ring_entries, m->arena_bytes);
+		   (int)peer->pid, peer->read_only ? ", read-only" : "",
+		   resumed ? ", resumed" : "");
+	return welcome(peer, m, resumed) && give_channel(peer, m->ring_entries, m->arena_bytes);
 }
 
 static bool on_channel_get(struct kvpool_peer *peer, const void *packet)
@@ -292,7 +316,7 @@ static bool on_retire(struct kvpool_peer *peer, const void *packet)
 {
 	const struct kvpool_retire *m = packet;
 
-	kvpool_ghost_retire(peer->client->domain, m->token, peer->pid);
+	kvpool_client_retire(peer->client->domain, m->token, peer);
 	return true;
 }
 

@@ -46,6 +46,7 @@ static const struct {
 			      KVPOOL_REQUEST_INLINE_KEY | KVPOOL_REQUEST_WHOLE_LAYOUT, true},
 	[KVPOOL_OP_SUMS] = {kvpool_serve_sums, 0, false},
 	[KVPOOL_OP_DROP] = {kvpool_serve_drop, 0, true},
+	[KVPOOL_OP_CLAIM] = {kvpool_serve_claim, KVPOOL_REQUEST_LAST, false},
 };
 
 /* A status for the reply, KVPOOL_SERVE_LATER, or a negative errno. */
@@ -90,7 +91,7 @@ void kvpool_serve(struct kvpool_channel *ch, const struct kvpool_request *reques
 	kvpool_cache_settle(ch->cache);
 	kvpool_kill_point(KVPOOL_KILL_REQUEST_SETTLED);
 	if (request->op == KVPOOL_OP_RELEASE || request->op == KVPOOL_OP_COMMIT ||
-	    request->op == KVPOOL_OP_ABORT)
+	    request->op == KVPOOL_OP_ABORT || request->op == KVPOOL_OP_CLAIM)
 		kvpool_client_released(ch->client);
 	kvpool_kill_point(KVPOOL_KILL_REQUEST_RELEASED);
 	if (KVPOOL_UNLIKELY(r == KVPOOL_STATUS_INVALID))

@@ -28,5 +28,6 @@ kvpool_serve_fn kvpool_serve_release;
 kvpool_serve_fn kvpool_serve_forget;
 kvpool_serve_fn kvpool_serve_sums;
 kvpool_serve_fn kvpool_serve_drop;
+kvpool_serve_fn kvpool_serve_claim;
 
 #endif

@@ -108,7 +108,8 @@ int kvpool_server_listen(struct kvpool_server *s, struct kvpool_listener *listen
 uint32_t kvpool_server_features(const struct kvpool_server *s)
 {
 	return s->config.pool.state ? KVPOOL_FEATURES
-				    : KVPOOL_FEATURES & ~(uint32_t)KVPOOL_FEATURE_RETIRE;
+				    : KVPOOL_FEATURES & ~(uint32_t)(KVPOOL_FEATURE_RETIRE |
+								    KVPOOL_FEATURE_RESUME);
 }
 
 int kvpool_server_channel_added(struct kvpool_server *s)

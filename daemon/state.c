@@ -210,6 +210,13 @@ static uint32_t client_check(const struct kvpool_state_client *entry)
 	return kvpool_crc32c_add(0, entry, offsetof(struct kvpool_state_client, check));
 }
 
+static uint32_t epoch_check(uint32_t id, uint64_t epoch)
+{
+	uint32_t sum = kvpool_crc32c_add(id, &epoch, sizeof(epoch));
+
+	return sum ? sum : 1;
+}
+
 int kvpool_state_client_add(struct kvpool_state *state, const struct kvpool_state_client *entry,
 			    struct kvpool_state_client **out)
 {
@@ -224,6 +231,8 @@ int kvpool_state_client_add(struct kvpool_state *state, const struct kvpool_stat
 		to->flags = entry->flags;
 		to->holding = 0;
 		to->members = 0;
+		to->epoch = entry->epoch;
+		to->epoch_check = epoch_check(entry->id, entry->epoch);
 		to->check = client_check(entry);
 		/* Cut short before this, there is no entry, and its client was granted nothing. */
 		store_last(&to->id, entry->id);
@@ -250,6 +259,11 @@ void kvpool_state_client_remove(struct kvpool_state_client *entry)
 		return;
 	store_last(&entry->id, 0);
 	explicit_bzero(entry, sizeof(*entry));
+}
+
+bool kvpool_state_client_resumable(const struct kvpool_state_client *entry)
+{
+	return entry->epoch_check == epoch_check(entry->id, entry->epoch);
 }
 
 bool kvpool_state_client_valid(const struct kvpool_state_client *entry)

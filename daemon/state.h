@@ -78,8 +78,11 @@ struct kvpool_state_client {
 	 * cleared once all is given back.
 	 */
 	uint32_t holding;
-	uint32_t members; /* processes whose pidfd is in the store; never more than that */
-	uint8_t reserved[24];
+	uint32_t members;     /* processes whose pidfd is in the store; never more than that */
+	uint64_t epoch;       /* of the life in which it began */
+	uint32_t epoch_check; /* CRC32C of `epoch` and `id`; does not fit where no client of this
+				 version wrote it: then it cannot resume */
+	uint8_t reserved[12];
 };
 
 KVPOOL_ASSERT_SIZE(struct kvpool_state_client, 64);
@@ -124,6 +127,9 @@ void kvpool_state_client_flag(struct kvpool_state_client *entry, enum kvpool_sta
 
 /* Takes NULL. */
 void kvpool_state_client_remove(struct kvpool_state_client *entry);
+
+/* Whether the client can resume in a later life: it is known when it began. */
+bool kvpool_state_client_resumable(const struct kvpool_state_client *entry);
 
 /* Whether it is an entry, as it was written. */
 bool kvpool_state_client_valid(const struct kvpool_state_client *entry);

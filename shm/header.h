@@ -20,13 +20,15 @@
 #define KVPOOL_FORMAT_MAJOR   1u
 #define KVPOOL_FORMAT_MINOR   0u
 #define KVPOOL_CATALOG_MAJOR  2u /* of catalogs, which outlive their daemon, by themselves */
-#define KVPOOL_CATALOG_MINOR  0u
+#define KVPOOL_CATALOG_MINOR  1u /* 1: what is being written names its writer */
+#define KVPOOL_NOTES_MAJOR    1u /* of notes of leases, likewise */
 #define KVPOOL_HEADER_REGIONS 16u
 
 enum kvpool_header_kind {
 	KVPOOL_HEADER_CHANNEL = 1,
 	KVPOOL_HEADER_CATALOG = 2,
 	KVPOOL_HEADER_STATE = 3, /* the daemon's own, see daemon/state.h */
+	KVPOOL_HEADER_NOTES = 4, /* likewise, see src/notes.h */
 };
 
 enum kvpool_header_state {

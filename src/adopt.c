@@ -8,9 +8,10 @@
  * index, the tree, the frames, the accounting. Nothing is written that the next life, should this
  * one end here, would understand otherwise: records become FREE or QUARANTINED one by one.
  *
- * The past. Clients of the earlier life keep their mappings. What they were writing stays in
- * quarantine, and what they may be reading is held as by a lease, until the caller knows that they
- * are gone or have let go.
+ * The past. Clients of the earlier life keep their mappings. Those that may go on are holders
+ * again, with what they were writing and reading. Frames that somebody may be writing to and that
+ * are nobody's stay in quarantine, and where not every lease is known all blocks are held as by
+ * one, until the caller knows that the clients of that life are gone or have let go.
  *
  * Owned by a cache; its one thread uses it.
  */
@@ -23,17 +24,20 @@
 /* What is thought of a record. */
 enum verdict {
 	NOTHING = 0, /* free, or dropped */
-	KEPT = 1,    /* READY, has its frame; from index_all() on: and is in the index */
-	HELD = 2,    /* not READY, or dropped: has its frame until the past ends */
+	KEPT = 1,    /* READY, or RESERVED by one that goes on, has its frame; from index_all() on:
+			and is in the index */
+	HELD = 2,    /* nobody's, or dropped: has its frame until the past ends */
 	SOUND = 3,   /* KEPT, and so is all that it hangs on */
 	WALKED = 4,  /* KEPT; the walk that is under way came by */
+	BARRED = 5,  /* a writer that goes on has its frame, but it is not to be READY any more */
 };
 
 struct adoption {
-	struct kvpool_cache *cache;          /* borrowed */
-	struct kvpool_cache_adopted *result; /* borrowed */
-	uint8_t *verdicts;                   /* owned: enum verdict by block */
-	uint32_t last;                       /* records above were never used */
+	struct kvpool_cache *cache;           /* borrowed */
+	struct kvpool_cache_adopted *result;  /* borrowed */
+	const struct kvpool_cache_left *left; /* borrowed */
+	uint8_t *verdicts;                    /* owned: enum verdict by block */
+	uint32_t last;                        /* records above were never used */
 };
 
 static int adopt_layouts(struct adoption *a)
@@ -95,6 +99,37 @@ static int claim_ready(struct adoption *a)
 	return 0;
 }
 
+static int by_id(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* Whether the record is being written by a client that goes on. */
+static bool goes_on(const struct adoption *a, const struct kvpool_record *record)
+{
+	const struct kvpool_cache_left *left = a->left;
+
+	return (record->state == KVPOOL_BLOCK_RESERVED || record->state == KVPOOL_BLOCK_VOID) &&
+	       record->flags & KVPOOL_RECORD_OWNED && record->generation != 0 &&
+	       left->n_clients > 0 &&
+	       bsearch(&record->owner, left->clients, left->n_clients, sizeof(*left->clients),
+		       by_id);
+}
+
+/* What is thought of a record that is not READY, and has its frame. */
+static enum verdict judge_unready(const struct adoption *a, const struct kvpool_record *record)
+{
+	if (!goes_on(a, record))
+		return HELD;
+	/* Its writer is known even where a change of the record was cut short. */
+	if (record->state != KVPOOL_BLOCK_RESERVED || record->check != kvpool_record_sum(record) ||
+	    record->parent > a->last)
+		return BARRED;
+	return KEPT;
+}
+
 /* All others that are not FREE: somebody may be writing there, or reading. */
 static int claim_rest(struct adoption *a)
 {
@@ -109,9 +144,22 @@ static int claim_rest(struct adoption *a)
 		if (r < 0)
 			return r;
 		if (r == 0)
-			a->verdicts[block] = HELD;
+			a->verdicts[block] = record->state == KVPOOL_BLOCK_READY
+						     ? HELD
+						     : (uint8_t)judge_unready(a, record);
 	}
 	return 0;
+}
+
+/* It is not kept. Whoever still writes there keeps its frame. */
+static void drop(struct adoption *a, uint32_t block)
+{
+	if (a->cache->records[block].state == KVPOOL_BLOCK_RESERVED) {
+		a->verdicts[block] = BARRED;
+		return;
+	}
+	a->verdicts[block] = HELD;
+	a->result->orphaned++;
 }
 
 /* Of two records with one key the first counts. */
@@ -130,16 +178,8 @@ static void index_all(struct adoption *a)
 			kvpool_index_insert(index, block);
 			continue;
 		}
-		a->verdicts[block] = HELD;
-		a->result->orphaned++;
+		drop(a, block);
 	}
-}
-
-static void orphan(struct adoption *a, uint32_t block)
-{
-	kvpool_index_remove(&a->cache->index, block);
-	a->verdicts[block] = HELD;
-	a->result->orphaned++;
 }
 
 /*
@@ -159,11 +199,26 @@ static void judge(struct adoption *a, uint32_t block)
 	}
 	sound = at == 0 || (a->verdicts[at] == SOUND && records[at].layout == records[from].layout);
 	for (at = block; at != 0 && a->verdicts[at] == WALKED; at = records[at].parent) {
-		if (sound)
+		if (sound) {
 			a->verdicts[at] = SOUND;
-		else
-			orphan(a, at);
+		} else {
+			kvpool_index_remove(&a->cache->index, at);
+			drop(a, at);
+		}
 	}
+}
+
+/* A reservation of an earlier life goes on; VOID: it can no longer commit. */
+static void keep_writing(struct adoption *a, uint32_t block, enum kvpool_block_state state)
+{
+	struct kvpool_cache *cache = a->cache;
+	struct kvpool_record *r = &cache->records[block];
+
+	if (state == KVPOOL_BLOCK_VOID)
+		r->parent = 0;
+	kvpool_block_adopt(cache, block, state);
+	kvpool_reservation_keep(cache, kvpool_cache_holder_find(cache, r->owner), block);
+	a->result->writing++;
 }
 
 /* Into the tree and the accounting: what is sound, and what waits for the end of the past. */
@@ -172,7 +227,11 @@ static void keep(struct adoption *a, uint32_t block)
 	struct kvpool_cache *cache = a->cache;
 	struct kvpool_record *r = &cache->records[block];
 
-	if (a->verdicts[block] == SOUND) {
+	if (a->verdicts[block] == SOUND && r->state == KVPOOL_BLOCK_RESERVED) {
+		keep_writing(a, block, KVPOOL_BLOCK_RESERVED);
+	} else if (a->verdicts[block] == BARRED) {
+		keep_writing(a, block, KVPOOL_BLOCK_VOID);
+	} else if (a->verdicts[block] == SOUND) {
 		r->clock = KVPOOL_MIN(r->clock, (uint8_t)KVPOOL_CLOCK_HOT);
 		cache->tick = KVPOOL_MAX(cache->tick, r->last_use);
 		kvpool_block_adopt(cache, block, KVPOOL_BLOCK_READY);
@@ -194,27 +253,50 @@ static void keep(struct adoption *a, uint32_t block)
 	}
 }
 
-/* Whoever reads a block holds its ancestors too: so it is enough to hold the leaves. */
+static void hold(struct kvpool_cache *cache, uint32_t block)
+{
+	if (block == 0 || cache->records[block].state != KVPOOL_BLOCK_READY)
+		return;
+	cache->blocks[block].leases++;
+	cache->past.leaves[cache->past.n_leaves++] = block;
+}
+
+/*
+ * Whoever reads a block holds its ancestors too: so it is enough to hold the leaves, and what a
+ * reservation hangs on, which may be given back.
+ */
 static int hold_leaves(struct adoption *a)
 {
 	struct kvpool_cache *cache = a->cache;
-	struct kvpool_past *past = &cache->past;
+	uint64_t n = a->result->blocks + a->result->writing + 1;
 
-	past->leaves = malloc((a->result->blocks + 1) * sizeof(*past->leaves));
-	if (!past->leaves)
+	cache->past.leaves = malloc(n * sizeof(*cache->past.leaves));
+	if (!cache->past.leaves)
 		return -ENOMEM;
 	for (uint32_t block = 1; block <= a->last; block++) {
-		if (a->verdicts[block] != SOUND || cache->blocks[block].first_child)
+		if (a->verdicts[block] != SOUND)
 			continue;
-		cache->blocks[block].leases++;
-		past->leaves[past->n_leaves++] = block;
+		if (cache->records[block].state == KVPOOL_BLOCK_RESERVED)
+			hold(cache, cache->records[block].parent);
+		else if (!cache->blocks[block].first_child)
+			hold(cache, block);
 	}
 	return 0;
+}
+
+/* In an order where it may be evicted; leases are known by now. */
+static void relax_leaves(struct adoption *a)
+{
+	for (uint32_t block = 1; block <= a->last; block++) {
+		if (a->verdicts[block] == SOUND)
+			kvpool_block_relax(a->cache, block, false);
+	}
 }
 
 static int adopt_blocks(struct adoption *a)
 {
 	struct kvpool_cache *cache = a->cache;
+	bool exact = false;
 	int r = claim_ready(a);
 
 	if (!r)
@@ -231,11 +313,29 @@ static int adopt_blocks(struct adoption *a)
 	/* Backwards, so that free ids are taken from the first on. */
 	for (uint32_t block = a->last; block > 0; block--)
 		keep(a, block);
-	return hold_leaves(a);
+	r = kvpool_leases_adopt(cache, a->result, &exact);
+	if (r == 0 && (!exact || a->left->others))
+		r = hold_leaves(a);
+	relax_leaves(a);
+	a->result->all_leases = exact && !a->left->others;
+	return r;
 }
 
-static int adopt_all(struct adoption *a, const struct kvpool_cache_range *ranges, uint32_t n_ranges)
+static int make_holders(struct adoption *a)
 {
+	int r = kvpool_cache_holder_new(a->cache, 0, &a->cache->past.holder);
+
+	for (uint32_t i = 0; i < a->left->n_clients && r == 0; i++) {
+		struct kvpool_holder *holder;
+
+		r = kvpool_cache_holder_new(a->cache, a->left->clients[i], &holder);
+	}
+	return r;
+}
+
+static int adopt_all(struct adoption *a)
+{
+	const struct kvpool_cache_range *ranges = a->left->ranges;
 	struct kvpool_cache *cache = a->cache;
 	int r = 0;
 
@@ -245,13 +345,13 @@ static int adopt_all(struct adoption *a, const struct kvpool_cache_range *ranges
 	if (!a->verdicts)
 		return -ENOMEM;
 	/* Backwards, so that the first is used first. */
-	for (uint32_t i = n_ranges; i-- > 0 && !r;)
+	for (uint32_t i = a->left->n_ranges; i-- > 0 && !r;)
 		r = kvpool_extents_add(&cache->extents, ranges[i].segment, ranges[i].offset,
 				       ranges[i].bytes);
 	if (!r)
 		r = adopt_layouts(a);
 	if (!r)
-		r = kvpool_cache_holder_new(cache, 0, &cache->past.holder);
+		r = make_holders(a);
 	if (!r)
 		r = adopt_blocks(a);
 	free(a->verdicts);
@@ -259,12 +359,11 @@ static int adopt_all(struct adoption *a, const struct kvpool_cache_range *ranges
 }
 
 int kvpool_cache_adopt(const struct kvpool_cache_config *config, void *catalog,
-		       const struct kvpool_cache_calls *calls,
-		       const struct kvpool_cache_range *ranges, uint32_t n_ranges,
+		       const struct kvpool_cache_calls *calls, const struct kvpool_cache_left *left,
 		       struct kvpool_cache_adopted *result, struct kvpool_cache **out)
 {
 	struct kvpool_cache_adopted found = {0};
-	struct adoption a = {.result = &found};
+	struct adoption a = {.result = &found, .left = left};
 	struct kvpool_cache *cache;
 	int r = kvpool_cache_make(config, catalog, calls, &cache);
 
@@ -277,12 +376,15 @@ int kvpool_cache_adopt(const struct kvpool_cache_config *config, void *catalog,
 		return KVPOOL_CACHE_E_FOREIGN;
 	}
 	a.cache = cache;
-	r = adopt_all(&a, ranges, n_ranges);
+	r = adopt_all(&a);
 	if (r) {
 		kvpool_cache_abandon(cache);
 		return r;
 	}
 	cache->catalog.header->epoch = config->epoch;
+	/* In between, the notes are not believed by the next life. */
+	if (cache->notes.header)
+		cache->notes.header->epoch = config->epoch;
 	*result = found;
 	*out = cache;
 	return 0;

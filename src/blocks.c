@@ -72,6 +72,11 @@ void kvpool_block_begin(struct kvpool_cache *cache, uint32_t block,
 		.group = new->group,
 		.last_use = cache->tick,
 	};
+	if (cache->notes.notes &&
+	    cache->layouts[new->layout].n_shards <= KVPOOL_RECORD_SHARDS_MAX) {
+		r->flags = KVPOOL_RECORD_OWNED;
+		r->owner = new->owner;
+	}
 	memcpy(r->key, new->key, sizeof(r->key));
 	cache->blocks[block] = (struct kvpool_block){0};
 	cache->layouts[new->layout].blocks++;
@@ -117,6 +122,8 @@ void kvpool_block_adopt(struct kvpool_cache *cache, uint32_t block, enum kvpool_
 	cache->layouts[r->layout].blocks++;
 	account(cache, block, KVPOOL_BLOCK_FREE, state);
 	link_sibling(cache, block);
+	if (state != KVPOOL_BLOCK_READY)
+		return;
 	x = kvpool_extents_find(&cache->extents, kvpool_block_place(r));
 	cache->extents.table[x].newest = KVPOOL_MAX(cache->extents.table[x].newest, r->last_use);
 }

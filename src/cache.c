@@ -10,6 +10,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+uint64_t kvpool_cache_notes_bytes(void)
+{
+	return kvpool_notes_bytes(KVPOOL_DOMAIN_LEASES_MAX);
+}
+
 uint64_t kvpool_cache_catalog_bytes(const struct kvpool_cache_config *config)
 {
 	struct kvpool_catalog catalog;
@@ -61,7 +66,7 @@ int kvpool_cache_make(const struct kvpool_cache_config *config, void *catalog,
 	r = kvpool_catalog_plan(config, &plan);
 	if (r)
 		return r;
-	if ((uintptr_t)catalog % KVPOOL_CACHELINE)
+	if ((uintptr_t)catalog % KVPOOL_CACHELINE || (uintptr_t)config->notes % KVPOOL_CACHELINE)
 		return -EINVAL;
 	cache = calloc(1, sizeof(*cache));
 	if (!cache)
@@ -74,6 +79,8 @@ int kvpool_cache_make(const struct kvpool_cache_config *config, void *catalog,
 	cache->catalog = plan;
 	kvpool_catalog_place(&cache->catalog, catalog);
 	cache->records = cache->catalog.records;
+	if (config->notes)
+		kvpool_notes_place(&cache->notes, config->notes, KVPOOL_DOMAIN_LEASES_MAX);
 	r = tables_init(cache);
 	if (r) {
 		free(cache);
@@ -96,6 +103,8 @@ int kvpool_cache_new(const struct kvpool_cache_config *config, void *catalog,
 	if (r)
 		return r;
 	kvpool_catalog_begin(&cache->catalog, config->epoch);
+	if (config->notes)
+		kvpool_notes_begin(&cache->notes, config->epoch);
 	*out = cache;
 	return 0;
 }

@@ -37,6 +37,9 @@ struct kvpool_cache_config {
 	uint32_t leases_max;                /* per client; 0: 65536 */
 	uint32_t reservations_max; /* per client, in blocks, with those that can no longer commit;
 				      0: no limit */
+	void *notes; /* borrowed: kvpool_cache_notes_bytes() of page-aligned shared memory, zeroed
+			or an earlier life's, for what the next life is to know of leases; NULL:
+			there is no next life */
 };
 
 /* How a WAIT ends. Called from within the operation that ended it; must not call the cache. */
@@ -60,6 +63,7 @@ struct kvpool_cache_calls {
  * used. 0 where the configuration is out of bounds.
  */
 uint64_t kvpool_cache_catalog_bytes(const struct kvpool_cache_config *config);
+uint64_t kvpool_cache_notes_bytes(void);
 
 /*
  * `catalog`: zeroed, page-aligned memory of that size, borrowed until kvpool_cache_free(); the
@@ -79,6 +83,9 @@ struct kvpool_cache_adopted {
 	uint64_t orphaned;    /* dropped: what they hang on was dropped, or their key is twice */
 	uint64_t unfinished;  /* were not READY when that life ended */
 	uint64_t quarantined; /* of all these, frames that are not reused yet */
+	uint64_t writing;     /* of the unfinished, those whose writer may go on */
+	uint64_t leases;      /* of clients that may go on */
+	bool all_leases;      /* every lease is known; else all blocks are held as by one */
 	const char *fault;    /* why nothing could be kept; NULL: it could */
 };
 
@@ -89,22 +96,33 @@ struct kvpool_cache_range {
 	uint64_t bytes;
 };
 
+/* What an earlier life left beside its catalog and its notes. Borrowed for the call. */
+struct kvpool_cache_left {
+	const struct kvpool_cache_range *ranges;
+	uint32_t n_ranges;
+	const uint32_t *clients; /* ascending: those that may go on */
+	uint32_t n_clients;
+	bool others; /* there are clients that may not, but may still read and write */
+};
+
 /*
  * A cache over the catalog of an earlier life of the daemon, with that life's memory for blocks.
  * Believes nothing: each record is checked by itself and against the others, and what does not fit
  * is dropped and counted. Keeps READY blocks with their ancestors, and layouts, under their
- * numbers. What was anything but READY or FREE stays in quarantine, and nothing of what is kept is
- * evicted, until kvpool_cache_end_past(): clients of that life may still read and write there.
- * May be cut short at any instruction and begun again by the next life. KVPOOL_CACHE_E_FOREIGN:
- * `result->fault` says why; the memory is as it was. -EINVAL, -ENOMEM, -ENOSPC.
+ * numbers. Clients that may go on become holders (kvpool_cache_holder_find()) with their leases and
+ * reservations, see kvpool_cache_claim(); those of others end. What else was neither READY nor FREE
+ * stays in quarantine until kvpool_cache_end_past(): clients of that life may still write there.
+ * Until then, too, nothing that is kept is evicted, where not every lease of a client that is there
+ * could be known. May be cut short at any instruction and begun again by the next life.
+ * KVPOOL_CACHE_E_FOREIGN: `result->fault` says why; the memory is as it was. -EINVAL, -ENOMEM,
+ * -ENOSPC.
  */
 enum {
 	KVPOOL_CACHE_E_FOREIGN = 1, /* the memory is no catalog for this configuration */
 };
 
 int kvpool_cache_adopt(const struct kvpool_cache_config *config, void *catalog,
-		       const struct kvpool_cache_calls *calls,
-		       const struct kvpool_cache_range *ranges, uint32_t n_ranges,
+		       const struct kvpool_cache_calls *calls, const struct kvpool_cache_left *left,
 		       struct kvpool_cache_adopted *result, struct kvpool_cache **out);
 
 /* No client of the earlier life reads or writes any more. May be called when it was already. */
@@ -155,6 +173,28 @@ void kvpool_cache_holder_quarantine(struct kvpool_cache *cache, struct kvpool_ho
  * was not done). Takes NULL. Asserts that the holder's counters are zero.
  */
 void kvpool_cache_holder_free(struct kvpool_cache *cache, struct kvpool_holder *holder);
+
+/* The holder of this id, which kvpool_cache_adopt() made; NULL: there is none. */
+struct kvpool_holder *kvpool_cache_holder_find(const struct kvpool_cache *cache, uint32_t id);
+
+/*
+ * What a process of an adopted holder still holds, lease by lease and block by block; `known`
+ * counts what is the holder's, or was committed. *sound is false where a block of the list is
+ * neither: then something is being written that nobody knows of. `claims` is peer memory; `writes`:
+ * blocks may be claimed, else only leases count. INVALID: n.
+ */
+int kvpool_cache_claim(struct kvpool_cache *cache, struct kvpool_holder *holder, bool writes,
+		       uint32_t n, const struct kvpool_wire_claim *claims, uint32_t *known,
+		       bool *sound);
+
+/*
+ * Every process has claimed, or is gone: what an earlier life granted and nobody claims, since its
+ * answer was never read, ends.
+ */
+void kvpool_cache_claims_end(struct kvpool_cache *cache, struct kvpool_holder *holder);
+
+/* Whether it holds something that an earlier life granted. */
+bool kvpool_cache_holder_has_past(const struct kvpool_holder *holder);
 
 /* Whether it leases, reserves, or has something in quarantine. Cheap. */
 bool kvpool_cache_holder_holds(const struct kvpool_holder *holder);

@@ -7,6 +7,7 @@
  *	extents   memory: segments, extents, frames
  *	layouts   what bytes mean
  *	holders   clients, their leases, reservations and waits
+ *	notes     what the next life must know of leases, in the caller's memory
  *
  * The tree. A block hangs on its parent (record.parent); a parent lists its children. A block with
  * children is never evicted, so whoever is found has all its ancestors, and a lease on a block
@@ -20,6 +21,7 @@
 #include "src/cache.h"
 #include "src/extents.h"
 #include "src/index.h"
+#include "src/notes.h"
 #include "src/policy.h"
 #include "src/slab.h"
 
@@ -63,6 +65,13 @@ struct kvpool_layout {
 	} groups[KVPOOL_GROUPS_MAX];
 };
 
+/* Where a lease or a reservation comes from. */
+enum kvpool_kept {
+	KVPOOL_KEPT_NO = 0,        /* this life granted it */
+	KVPOOL_KEPT_UNCLAIMED = 1, /* an earlier one; perhaps its client never heard of it */
+	KVPOOL_KEPT_CLAIMED = 2,   /* an earlier one, and its client goes on with it */
+};
+
 /* One block that a lease holds. */
 struct kvpool_hold {
 	uint32_t block;
@@ -79,7 +88,7 @@ struct kvpool_lease {
 	uint64_t bytes;
 	uint32_t keys; /* of the prefix that it holds */
 	uint16_t layout;
-	uint16_t reserved;
+	uint16_t kept;            /* enum kvpool_kept */
 	struct kvpool_hold *many; /* owned; NULL where `one` is all */
 	struct kvpool_hold one;
 };
@@ -91,7 +100,8 @@ struct kvpool_reservation {
 	struct kvpool_holder *holder; /* borrowed */
 	uint64_t committed;           /* a bit for each shard */
 	uint32_t crc32c;
-	uint32_t shards_with_crc;
+	uint32_t shards_with_crc; /* in this life */
+	uint32_t kept;            /* enum kvpool_kept */
 };
 
 /* Named by its address outside, by its index inside. */
@@ -115,6 +125,7 @@ struct kvpool_holder {
 	uint64_t reserved_bytes;
 	uint32_t quarantined, first_quarantined;
 	uint64_t quarantined_bytes;
+	uint32_t kept; /* leases and reservations that an earlier life granted */
 	uint32_t waits, first_wait;
 	uint32_t layouts;
 	uint64_t layout_bits[KVPOOL_DOMAIN_LAYOUTS_MAX / 64 + 1];
@@ -139,7 +150,8 @@ struct kvpool_settlement {
 /* What clients of an earlier daemon life may still read and write. See adopt.c. */
 struct kvpool_past {
 	struct kvpool_holder *holder; /* owned: of the blocks in quarantine; NULL: all is over */
-	uint32_t *leaves;             /* owned: READY blocks that it holds, with their ancestors */
+	uint32_t *leaves; /* owned: READY blocks that it holds, with their ancestors, where not all
+			     leases are known */
 	uint32_t n_leaves;
 };
 
@@ -164,6 +176,7 @@ struct kvpool_cache {
 	struct kvpool_slab waiter_slab;
 	struct kvpool_extents extents;
 	struct kvpool_catalog catalog;
+	struct kvpool_notes notes;
 	struct kvpool_cache_config config;
 	void *orders[KVPOOL_CLASSES_MAX];       /* owned: one a class in use */
 	uint32_t evictions[KVPOOL_CLASSES_MAX]; /* counts to the next look at other classes */
@@ -267,6 +280,7 @@ struct kvpool_block_new {
 	uint16_t layout;
 	uint8_t group;
 	uint32_t parent; /* 0: none */
+	uint32_t owner;  /* id of the holder that will write it */
 	struct kvpool_place place;
 };
 
@@ -276,7 +290,7 @@ void kvpool_block_begin(struct kvpool_cache *cache, uint32_t block,
 
 /*
  * Takes over the block of an earlier life: its id and its frame are taken, its record is right but
- * for its state, which becomes READY (it is in the index already) or QUARANTINED.
+ * for its state, which becomes READY or RESERVED (it is in the index already), VOID or QUARANTINED.
  */
 void kvpool_block_adopt(struct kvpool_cache *cache, uint32_t block, enum kvpool_block_state state);
 
@@ -340,6 +354,11 @@ bool kvpool_lease_room(const struct kvpool_cache *cache, const struct kvpool_hol
 uint32_t kvpool_lease_new(struct kvpool_cache *cache, struct kvpool_holder *holder, uint16_t layout,
 			  uint32_t n_holds);
 void kvpool_lease_settle(struct kvpool_cache *cache, uint32_t lease);
+
+/* Its holds are as they will stay: the next life is to know, before anybody else does. */
+void kvpool_lease_note(struct kvpool_cache *cache, uint32_t lease);
+
+void kvpool_lease_end(struct kvpool_cache *cache, uint32_t lease);
 void kvpool_lease_end_all(struct kvpool_cache *cache, struct kvpool_holder *holder);
 
 static inline struct kvpool_lease *kvpool_lease_at(const struct kvpool_cache *cache, uint32_t index)
@@ -371,9 +390,30 @@ void kvpool_reservation_end(struct kvpool_cache *cache, uint32_t block);
 void kvpool_reservation_adopt(struct kvpool_cache *cache, struct kvpool_holder *holder,
 			      uint32_t block);
 
+/* The block, RESERVED or VOID, is this holder's still; what its record says is committed, is. */
+void kvpool_reservation_keep(struct kvpool_cache *cache, struct kvpool_holder *holder,
+			     uint32_t block);
+
+/* The holder's reservation of a block in this generation; NULL where there is none. */
+struct kvpool_reservation *kvpool_reservation_find(const struct kvpool_cache *cache,
+						   const struct kvpool_holder *holder,
+						   uint32_t block, uint32_t generation);
+
+/* Nobody writes this block, RESERVED or VOID: it goes, and what hangs on it can not commit. */
+void kvpool_reservation_drop(struct kvpool_cache *cache, uint32_t block);
+
 /* All of a holder's become quarantined; and: what is quarantined ends. */
 void kvpool_reservation_quarantine_all(struct kvpool_cache *cache, struct kvpool_holder *holder);
 void kvpool_reservation_free_all(struct kvpool_cache *cache, struct kvpool_holder *holder);
+
+/* ---- adopt_leases.c ---- */
+
+/*
+ * The leases of the holders that there are, from the notes of an earlier life; blocks are adopted.
+ * Others' notes are emptied. *exact is false where not all that is leased is known. -ENOMEM.
+ */
+int kvpool_leases_adopt(struct kvpool_cache *cache, struct kvpool_cache_adopted *result,
+			bool *exact);
 
 /* ---- waiters.c ---- */
 

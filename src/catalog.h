@@ -42,12 +42,16 @@ enum kvpool_block_state {
 
 enum kvpool_record_flag {
 	KVPOOL_RECORD_HAS_CRC = 1u << 0, /* crc32c was given for every shard */
+	KVPOOL_RECORD_OWNED = 1u << 1,   /* RESERVED, VOID: the next life can go on with it */
 };
+
+/* Shards that a record has a bit for while it is being written. */
+#define KVPOOL_RECORD_SHARDS_MAX 32u
 
 /*
  * One block: one line, so that a lookup costs its bucket and this.
  *
- * Whoever adopts the record believes it only where `check` fits all that stands before last_use.
+ * Whoever adopts the record believes it only where `check` fits all that stands before it.
  * The stores of a daemon that is killed are seen in the order of its program, and `check` is the
  * last of every change, so a change that was cut short leaves a record that does not fit: it was
  * not READY before, or is not any more.
@@ -60,12 +64,18 @@ struct kvpool_record {
 	uint32_t offset; /* units */
 	uint16_t layout;
 	uint8_t group;
-	uint8_t state;     /* enum kvpool_block_state */
-	uint32_t crc32c;   /* XOR over the shards, each rotated left by its number */
-	uint16_t check;    /* kvpool_record_sum() of all above, and of flags */
-	uint8_t flags;     /* enum kvpool_record_flag */
-	uint8_t clock;     /* 0..KVPOOL_CLOCK_HOT; not under the check */
-	uint32_t last_use; /* ticks, see KVPOOL_TICKS_PER_SECOND; not under the check */
+	uint8_t state; /* enum kvpool_block_state */
+	union {
+		uint32_t crc32c;    /* XOR over the shards, each rotated left by its number */
+		uint32_t committed; /* OWNED: a bit for each shard that is written */
+	};
+	uint16_t check; /* kvpool_record_sum() */
+	uint8_t flags;  /* enum kvpool_record_flag */
+	uint8_t clock;  /* 0..KVPOOL_CLOCK_HOT; not under the check */
+	union {
+		uint32_t last_use; /* ticks, see KVPOOL_TICKS_PER_SECOND; not under the check */
+		uint32_t owner;    /* OWNED: the holder that writes; under the check */
+	};
 };
 
 KVPOOL_ASSERT_SIZE(struct kvpool_record, 64);
@@ -79,8 +89,11 @@ KVPOOL_ASSERT_OFFSET(struct kvpool_record, last_use, 60);
 static inline uint16_t kvpool_record_sum(const struct kvpool_record *record)
 {
 	uint32_t sum = kvpool_crc32c_add(record->flags, record, 56);
-	uint16_t folded = (uint16_t)(sum ^ sum >> 16);
+	uint16_t folded;
 
+	if (record->flags & KVPOOL_RECORD_OWNED)
+		sum = kvpool_crc32c_add(sum, &record->owner, sizeof(record->owner));
+	folded = (uint16_t)(sum ^ sum >> 16);
 	return folded ? folded : 1;
 }
 

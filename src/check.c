@@ -18,6 +18,7 @@ struct check {
 	char *text;                       /* borrowed: the caller's */
 	size_t text_bytes;
 	uint32_t *holds; /* owned: by block, as the leases say */
+	uint32_t kept;   /* of one holder, leases and reservations of an earlier life */
 	uint64_t count[KVPOOL_BLOCK_STATES];
 	uint64_t bytes[KVPOOL_BLOCK_STATES];
 };
@@ -233,11 +234,44 @@ static int check_extents(struct check *c)
 	return 0;
 }
 
+/* The note of a lease, as the next life would read it. */
+static int check_note(struct check *c, uint32_t index)
+{
+	const struct kvpool_lease *lease = kvpool_lease_at(c->cache, index);
+	struct kvpool_note_half note = {0};
+	enum kvpool_note_state state;
+
+	if (!c->cache->notes.notes)
+		return 0;
+	state = kvpool_note_read(&c->cache->notes, index, &note);
+	if (!lease->holder)
+		return state == KVPOOL_NOTE_EMPTY
+			       ? 0
+			       : fault(c, "lease %u: is free, its note says client %u", index,
+				       note.client);
+	if (state != KVPOOL_NOTE_SOUND || note.client != lease->holder->id ||
+	    note.generation != lease->generation || note.keys != lease->keys)
+		return fault(c, "lease %u: its note is another's, or not sound", index);
+	return 0;
+}
+
+static int check_notes(struct check *c)
+{
+	for (uint32_t i = 1; i <= c->cache->lease_slab.fresh; i++) {
+		int r = check_note(c, i);
+
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
 static int check_leases(struct check *c, const struct kvpool_holder *h, uint64_t *leases)
 {
 	uint32_t n = 0, holds = 0, previous = 0;
 	uint64_t bytes = 0;
 
+	c->kept = 0;
 	for (uint32_t i = h->first_lease; i; i = kvpool_lease_at(c->cache, i)->next) {
 		struct kvpool_lease *lease = kvpool_lease_at(c->cache, i);
 
@@ -251,6 +285,7 @@ static int check_leases(struct check *c, const struct kvpool_holder *h, uint64_t
 					     h->id, i, block);
 			c->holds[block]++;
 		}
+		c->kept += lease->kept != KVPOOL_KEPT_NO;
 		n++;
 		holds += lease->n_holds;
 		bytes += lease->bytes;
@@ -285,6 +320,7 @@ static int check_reservations(struct check *c, const struct kvpool_holder *h, bo
 			++*waits;
 		}
 		bytes += kvpool_block_bytes(cache, r->block);
+		c->kept += r->kept != KVPOOL_KEPT_NO;
 		n++;
 	}
 	if (n != said || bytes != bytes_said)
@@ -304,6 +340,8 @@ static int check_holders(struct check *c)
 			r = check_reservations(c, h, false, &waits);
 		if (!r)
 			r = check_reservations(c, h, true, &waits);
+		if (!r && c->kept != h->kept)
+			r = fault(c, "client %u: %u kept, says %u", h->id, c->kept, h->kept);
 		if (r)
 			return r;
 		waits_said += h->waits;
@@ -316,6 +354,8 @@ static int check_holders(struct check *c)
 		return fault(c, "%lu leases, %lu waits, %lu reservations, says %u, %u, %u", leases,
 			     waits, reservations, cache->lease_slab.used, cache->waiter_slab.used,
 			     cache->reservation_slab.used);
+	if (check_notes(c) != 0)
+		return -EUCLEAN;
 	for (uint32_t i = 0; i < cache->past.n_leaves; i++)
 		c->holds[cache->past.leaves[i]]++;
 	for (uint32_t block = 1; block <= cache->block_slab.fresh; block++) {

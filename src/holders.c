@@ -27,6 +27,15 @@ int kvpool_cache_holder_new(struct kvpool_cache *cache, uint32_t id, struct kvpo
 	return 0;
 }
 
+struct kvpool_holder *kvpool_cache_holder_find(const struct kvpool_cache *cache, uint32_t id)
+{
+	struct kvpool_holder *holder = cache->holders;
+
+	while (holder && (holder->id != id || id == 0))
+		holder = holder->next;
+	return holder;
+}
+
 void kvpool_cache_holder_quarantine(struct kvpool_cache *cache, struct kvpool_holder *holder)
 {
 	kvpool_cache_settle(cache);
@@ -45,7 +54,7 @@ void kvpool_cache_holder_free(struct kvpool_cache *cache, struct kvpool_holder *
 	assert(holder->leases == 0 && holder->holds == 0 && holder->leased_bytes == 0);
 	assert(holder->reserved == 0 && holder->reserved_bytes == 0);
 	assert(holder->quarantined == 0 && holder->quarantined_bytes == 0);
-	assert(holder->waits == 0 && holder->layouts == 0);
+	assert(holder->waits == 0 && holder->layouts == 0 && holder->kept == 0);
 	if (holder->prev)
 		holder->prev->next = holder->next;
 	else
@@ -54,6 +63,11 @@ void kvpool_cache_holder_free(struct kvpool_cache *cache, struct kvpool_holder *
 		holder->next->prev = holder->prev;
 	cache->n_holders--;
 	free(holder);
+}
+
+bool kvpool_cache_holder_has_past(const struct kvpool_holder *holder)
+{
+	return holder->kept > 0;
 }
 
 bool kvpool_cache_holder_holds(const struct kvpool_holder *holder)

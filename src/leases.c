@@ -9,6 +9,7 @@
 #include "src/cache_internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 
 static uint64_t hold_bytes(const struct kvpool_cache *cache, const struct kvpool_lease *lease,
@@ -52,6 +53,7 @@ uint32_t kvpool_lease_new(struct kvpool_cache *cache, struct kvpool_holder *hold
 		lease->generation = 1;
 	lease->holder = holder;
 	lease->layout = layout;
+	lease->kept = KVPOOL_KEPT_NO;
 	lease->n_holds = n_holds;
 	lease->many = many;
 	return index;
@@ -82,12 +84,42 @@ void kvpool_lease_settle(struct kvpool_cache *cache, uint32_t lease)
 		cache->holds_bytes += l->n_holds * sizeof(*l->many);
 }
 
-static void lease_end(struct kvpool_cache *cache, uint32_t index)
+void kvpool_lease_note(struct kvpool_cache *cache, uint32_t index)
+{
+	struct kvpool_lease *lease = kvpool_lease_at(cache, index);
+	const struct kvpool_hold *holds = kvpool_lease_holds(lease);
+	const struct kvpool_layout *layout = &cache->layouts[lease->layout];
+	struct kvpool_note_half note = {
+		.client = lease->holder->id,
+		.generation = lease->generation,
+		.keys = lease->keys,
+		.layout = lease->layout,
+	};
+
+	if (!cache->notes.notes)
+		return;
+	for (uint32_t i = 0; i < lease->n_holds; i++) {
+		if (holds[i].chain && holds[i].group == layout->first_full) {
+			note.block = holds[i].block;
+			note.block_generation = cache->records[note.block].generation;
+		} else if (!holds[i].chain &&
+			   layout->groups[holds[i].group].kind == KVPOOL_GROUP_FULL) {
+			note.flags |= KVPOOL_NOTE_INEXACT;
+		}
+	}
+	if (note.block == 0)
+		note.flags |= KVPOOL_NOTE_INEXACT;
+	kvpool_note_write(&cache->notes, index, &note);
+}
+
+void kvpool_lease_end(struct kvpool_cache *cache, uint32_t index)
 {
 	struct kvpool_lease *lease = kvpool_lease_at(cache, index);
 	struct kvpool_holder *holder = lease->holder;
 	const struct kvpool_hold *holds = kvpool_lease_holds(lease);
 
+	if (cache->notes.notes)
+		kvpool_note_clear(&cache->notes, index);
 	for (uint32_t i = 0; i < lease->n_holds; i++)
 		kvpool_block_unhold(cache, holds[i].block);
 	if (lease->prev)
@@ -99,6 +131,7 @@ static void lease_end(struct kvpool_cache *cache, uint32_t index)
 	holder->leases--;
 	holder->holds -= lease->n_holds;
 	holder->leased_bytes -= lease->bytes;
+	holder->kept -= lease->kept != KVPOOL_KEPT_NO;
 	if (lease->many)
 		cache->holds_bytes -= lease->n_holds * sizeof(*lease->many);
 	free(lease->many);
@@ -108,45 +141,58 @@ static void lease_end(struct kvpool_cache *cache, uint32_t index)
 	kvpool_slab_give(&cache->lease_slab, index);
 }
 
-/* The hold serves the first `keep` keys only. False where it serves none of them. */
-static bool hold_shrink(struct kvpool_cache *cache, struct kvpool_hold *hold, uint32_t keep)
+/*
+ * What the hold is to hold for the first `keep` keys: that is held once more, and nothing is let go
+ * of yet. False where it is to hold nothing.
+ */
+static bool hold_shrunk(struct kvpool_cache *cache, struct kvpool_hold *hold, uint32_t keep)
 {
 	uint32_t block = hold->block;
 
-	if (hold->key < keep)
-		return true;
-	if (hold->chain) {
+	if (hold->key >= keep && !hold->chain)
+		return false;
+	if (hold->key >= keep) {
 		for (uint32_t key = hold->key; key >= keep; key--)
 			block = cache->records[block].parent;
 		assert(block);
-		cache->blocks[block].leases++;
+		hold->block = block;
+		hold->key = keep - 1;
 	}
-	kvpool_block_unhold(cache, hold->block);
-	hold->block = block;
-	hold->key = keep - 1;
-	return hold->chain;
+	cache->blocks[block].leases++;
+	return true;
 }
 
-static void lease_shrink(struct kvpool_cache *cache, struct kvpool_lease *lease, uint32_t keep)
+/* Takes what it will hold, has that noted, and only then lets go of what it held. */
+static int lease_shrink(struct kvpool_cache *cache, uint32_t index, uint32_t keep)
 {
+	struct kvpool_lease *lease = kvpool_lease_at(cache, index);
 	struct kvpool_hold *holds = kvpool_lease_holds(lease);
 	struct kvpool_holder *holder = lease->holder;
+	uint32_t n_old = lease->n_holds, n = 0;
+	uint32_t *old = malloc((n_old + 1) * sizeof(*old));
 	uint64_t bytes = 0;
-	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < lease->n_holds; i++) {
-		if (!hold_shrink(cache, &holds[i], keep))
+	if (!old)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n_old; i++) {
+		old[i] = holds[i].block;
+		if (!hold_shrunk(cache, &holds[i], keep))
 			continue;
 		bytes += hold_bytes(cache, lease, &holds[i]);
 		holds[n++] = holds[i];
 	}
-	holder->holds -= lease->n_holds - n;
+	holder->holds -= n_old - n;
 	holder->leased_bytes -= lease->bytes - bytes;
 	if (lease->many)
-		cache->holds_bytes -= (lease->n_holds - n) * sizeof(*holds);
+		cache->holds_bytes -= (n_old - n) * sizeof(*holds);
 	lease->n_holds = n;
 	lease->bytes = bytes;
 	lease->keys = keep;
+	kvpool_lease_note(cache, index);
+	for (uint32_t i = 0; i < n_old; i++)
+		kvpool_block_unhold(cache, old[i]);
+	free(old);
+	return 0;
 }
 
 int kvpool_cache_release(struct kvpool_cache *cache, struct kvpool_holder *holder, uint64_t lease,
@@ -164,14 +210,14 @@ int kvpool_cache_release(struct kvpool_cache *cache, struct kvpool_holder *holde
 	if (keep > l->keys)
 		return KVPOOL_STATUS_INVALID;
 	if (keep == 0)
-		lease_end(cache, index);
+		kvpool_lease_end(cache, index);
 	else if (keep < l->keys)
-		lease_shrink(cache, l, keep);
+		return lease_shrink(cache, index, keep);
 	return 0;
 }
 
 void kvpool_lease_end_all(struct kvpool_cache *cache, struct kvpool_holder *holder)
 {
 	while (holder->first_lease)
-		lease_end(cache, holder->first_lease);
+		kvpool_lease_end(cache, holder->first_lease);
 }

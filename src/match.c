@@ -68,6 +68,7 @@ static int make_lease(struct kvpool_match *m, uint32_t *out)
 		for (uint32_t key = from; key < m->hit; key++)
 			*hold++ = (struct kvpool_hold){found[key].block, key, g, chained(m, g)};
 	}
+	kvpool_lease_note(m->cache, index);
 	*out = index;
 	return 0;
 }
@@ -183,6 +184,7 @@ static int match_one(struct kvpool_cache *cache, struct kvpool_holder *holder,
 		lease = kvpool_lease_at(cache, s->lease);
 		lease->keys = 1;
 		lease->one = (struct kvpool_hold){.block = block, .chain = 1};
+		kvpool_lease_note(cache, s->lease);
 	}
 	s->hit = block != 0;
 	s->n_ranges = block != 0;

@@ -70,6 +70,18 @@ void kvpool_reservation_adopt(struct kvpool_cache *cache, struct kvpool_holder *
 	cache->blocks[block].reservation = index;
 }
 
+void kvpool_reservation_keep(struct kvpool_cache *cache, struct kvpool_holder *holder,
+			     uint32_t block)
+{
+	struct kvpool_reservation *r;
+
+	kvpool_reservation_new(cache, holder, block);
+	r = kvpool_reservation_at(cache, cache->blocks[block].reservation);
+	r->committed = cache->records[block].committed;
+	r->kept = KVPOOL_KEPT_UNCLAIMED;
+	holder->kept++;
+}
+
 void kvpool_reservation_end(struct kvpool_cache *cache, uint32_t block)
 {
 	uint32_t index = cache->blocks[block].reservation;
@@ -77,6 +89,7 @@ void kvpool_reservation_end(struct kvpool_cache *cache, uint32_t block)
 	bool quarantined = cache->records[block].state == KVPOOL_BLOCK_QUARANTINED;
 
 	assert(index && !r->waiters);
+	r->holder->kept -= r->kept != KVPOOL_KEPT_NO;
 	list_drop(cache, list_of(r->holder, quarantined), index);
 	if (quarantined) {
 		r->holder->quarantined--;
@@ -89,21 +102,20 @@ void kvpool_reservation_end(struct kvpool_cache *cache, uint32_t block)
 	kvpool_slab_give(&cache->reservation_slab, index);
 }
 
-/* This holder's reservation of a block with this generation; NULL where there is none. */
-static struct kvpool_reservation *find(const struct kvpool_cache *cache,
-				       const struct kvpool_holder *holder,
-				       const struct kvpool_wire_handle *handle)
+struct kvpool_reservation *kvpool_reservation_find(const struct kvpool_cache *cache,
+						   const struct kvpool_holder *holder,
+						   uint32_t block, uint32_t generation)
 {
 	const struct kvpool_record *record;
 	struct kvpool_reservation *r;
 
-	if (handle->block == 0 || handle->block > cache->block_slab.fresh)
+	if (block == 0 || block > cache->block_slab.fresh)
 		return NULL;
-	record = &cache->records[handle->block];
-	if (record->generation != handle->generation ||
+	record = &cache->records[block];
+	if (record->generation != generation ||
 	    (record->state != KVPOOL_BLOCK_RESERVED && record->state != KVPOOL_BLOCK_VOID))
 		return NULL;
-	r = kvpool_reservation_at(cache, cache->blocks[handle->block].reservation);
+	r = kvpool_reservation_at(cache, cache->blocks[block].reservation);
 	return r->holder == holder ? r : NULL;
 }
 
@@ -138,8 +150,9 @@ static void void_end(struct kvpool_cache *cache, uint32_t block)
 static int commit_one(struct kvpool_cache *cache, struct kvpool_holder *holder, uint32_t shard,
 		      bool has_crc, const struct kvpool_wire_handle *handle)
 {
-	struct kvpool_reservation *r = find(cache, holder, handle);
-	const struct kvpool_record *record;
+	struct kvpool_reservation *r =
+		kvpool_reservation_find(cache, holder, handle->block, handle->generation);
+	struct kvpool_record *record;
 	uint16_t n_shards;
 	uint64_t bits;
 
@@ -158,6 +171,11 @@ static int commit_one(struct kvpool_cache *cache, struct kvpool_holder *holder, 
 		r->shards_with_crc += (uint32_t)__builtin_popcountll(bits);
 	}
 	r->committed |= bits;
+	/* With the last one the record says another state, and nothing of shards. */
+	if (record->flags & KVPOOL_RECORD_OWNED && r->committed != all_shards(n_shards)) {
+		record->committed = (uint32_t)r->committed;
+		kvpool_record_seal(record);
+	}
 	if (record->state == KVPOOL_BLOCK_VOID) {
 		if (r->committed == all_shards(n_shards))
 			void_end(cache, r->block);
@@ -211,6 +229,13 @@ static uint32_t abandon(struct kvpool_cache *cache, uint32_t block,
 	return killed.given;
 }
 
+void kvpool_reservation_drop(struct kvpool_cache *cache, uint32_t block)
+{
+	if (cache->records[block].state == KVPOOL_BLOCK_RESERVED)
+		(void)abandon(cache, block, NULL);
+	void_end(cache, block);
+}
+
 int kvpool_cache_abort(struct kvpool_cache *cache, struct kvpool_holder *holder, uint32_t n,
 		       const struct kvpool_wire_handle *handles, uint32_t *done)
 {
@@ -225,7 +250,7 @@ int kvpool_cache_abort(struct kvpool_cache *cache, struct kvpool_holder *holder,
 
 		memcpy(&handle, &handles[i], sizeof(handle));
 		KVPOOL_COPIED(handle);
-		r = find(cache, holder, &handle);
+		r = kvpool_reservation_find(cache, holder, handle.block, handle.generation);
 		if (!r)
 			continue;
 		if (cache->records[r->block].state == KVPOOL_BLOCK_VOID) {

@@ -57,7 +57,11 @@ static int grant(struct reserve *r, const uint8_t *key, uint32_t *out, uint16_t 
 {
 	struct kvpool_cache *cache = r->cache;
 	struct kvpool_block_new new = {
-		.key = key, .layout = r->args->layout, .group = (uint8_t)r->args->group};
+		.key = key,
+		.layout = r->args->layout,
+		.group = (uint8_t)r->args->group,
+		.owner = r->holder->id,
+	};
 	uint16_t size_class = r->layout->groups[r->args->group].size_class;
 	uint32_t limit = cache->config.reservations_max;
 	uint32_t block;
@@ -87,7 +91,8 @@ static int grant(struct reserve *r, const uint8_t *key, uint32_t *out, uint16_t 
 	if (new.parent) {
 		struct kvpool_record *parent = &cache->records[new.parent];
 
-		parent->last_use = cache->tick;
+		if (parent->state == KVPOOL_BLOCK_READY)
+			parent->last_use = cache->tick;
 		kvpool_extents_touch(&cache->extents, kvpool_block_place(parent), cache->tick);
 	}
 	*out = block;

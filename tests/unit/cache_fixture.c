@@ -60,6 +60,10 @@ void fx_open(uint32_t extents)
 	fx.catalog = mmap(NULL, fx.catalog_bytes, PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ck_assert_ptr_ne(fx.catalog, MAP_FAILED);
+	fx.notes = mmap(NULL, kvpool_cache_notes_bytes(), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	ck_assert_ptr_ne(fx.notes, MAP_FAILED);
+	fx.config.notes = fx.notes;
 	ck_assert_int_eq(kvpool_cache_new(&fx.config, fx.catalog, &calls, &fx.cache), 0);
 	/* Backwards, so that segment 1 is used first. */
 	for (uint32_t x = extents; x-- > 0;)
@@ -75,17 +79,49 @@ void fx_crash(void)
 	memset(fx.holders, 0, sizeof(fx.holders));
 }
 
-int fx_adopt(struct kvpool_cache_adopted *result)
+static int adopt(uint32_t n_clients, bool others, struct kvpool_cache_adopted *result)
 {
 	struct kvpool_cache_range ranges[64];
+	uint32_t clients[FX_HOLDERS];
+	struct kvpool_cache_left was = {
+		.ranges = ranges, .clients = clients, .n_clients = n_clients, .others = others};
 	uint32_t n = 0;
 
+	for (uint32_t i = 0; i < FX_HOLDERS; i++)
+		clients[i] = 100 + i;
 	for (uint64_t left = fx.extents * FX_EXTENT; left > 0; n++) {
 		ck_assert_uint_lt(n, KVPOOL_ARRAY_SIZE(ranges));
 		ranges[n] = (struct kvpool_cache_range){1 + n, 0, KVPOOL_MIN(left, FX_SEGMENT)};
 		left -= ranges[n].bytes;
 	}
-	return kvpool_cache_adopt(&fx.config, fx.catalog, &calls, ranges, n, result, &fx.cache);
+	was.n_ranges = n;
+	return kvpool_cache_adopt(&fx.config, fx.catalog, &calls, &was, result, &fx.cache);
+}
+
+int fx_adopt(struct kvpool_cache_adopted *result)
+{
+	return adopt(0, true, result);
+}
+
+int fx_adopt_with(int n, struct kvpool_cache_adopted *result)
+{
+	int r = adopt((uint32_t)n, false, result);
+
+	for (int i = 0; r == 0 && i < n; i++) {
+		fx.holders[i] = kvpool_cache_holder_find(fx.cache, 100 + (uint32_t)i);
+		ck_assert_ptr_nonnull(fx.holders[i]);
+	}
+	return r;
+}
+
+struct kvpool_cache_adopted fx_restart_with(int n)
+{
+	struct kvpool_cache_adopted result;
+
+	fx_crash();
+	ck_assert_int_eq(fx_adopt_with(n, &result), 0);
+	ck_assert_ptr_null(result.fault);
+	return result;
 }
 
 struct kvpool_cache_adopted fx_restart(void)
@@ -156,6 +192,7 @@ void fx_close(void)
 	ck_assert_uint_eq(u.leases + u.holders, 0);
 	kvpool_cache_free(fx.cache);
 	munmap(fx.catalog, fx.catalog_bytes);
+	munmap(fx.notes, kvpool_cache_notes_bytes());
 }
 
 struct kvpool_holder *fx_holder(int number)

@@ -22,6 +22,7 @@ struct fx {
 	struct kvpool_cache_config config;
 	void *catalog; /* owned: mapped; a forked child has the same */
 	size_t catalog_bytes;
+	void *notes;                /* owned: likewise */
 	uint32_t extents;           /* given by fx_open() */
 	struct kvpool_cache *cache; /* owned */
 	struct kvpool_holder *holders[FX_HOLDERS];
@@ -40,13 +41,17 @@ void fx_default(void);
 void fx_close(void);
 
 /*
- * The daemon dies here: all but the catalog and the memory is lost. fx_adopt() is the next life,
- * with as many extents as fx_open() gave.
+ * The daemon dies here: all but the catalog, the notes and the memory is lost. fx_adopt() is the
+ * next life, with as many extents as fx_open() gave; nobody goes on, and all may still be there.
  */
 void fx_crash(void);
 int fx_adopt(struct kvpool_cache_adopted *result);
 /* Both; it adopts. */
 struct kvpool_cache_adopted fx_restart(void);
+
+/* The same, and the holders with numbers 0 to n-1 go on; of others no process is there. */
+int fx_adopt_with(int n, struct kvpool_cache_adopted *result);
+struct kvpool_cache_adopted fx_restart_with(int n);
 
 /* Structures, accounting identity, figures of all holders. */
 void fx_check(void);

@@ -8,7 +8,9 @@
  *
  * - The adopted cache is sound.
  * - What was READY before the change and is after it, is there. Nothing is that was neither.
- * - A frame that somebody writes or reads before and after is nobody else's.
+ * - A frame that somebody writes or reads before and after is nobody else's, whether its client
+ *   goes on or is only known to be there.
+ * - A client that goes on and claims nothing has nothing, then.
  *
  * Owned by the test's only thread.
  */
@@ -31,6 +33,8 @@
 #define KEYS    24u
 #define RECORDS 64u
 #define LAYOUTS 4u
+#define NOTES   16u
+#define CLIENT  100u
 #define SKIPPED 77
 
 /* gcc's way of saying so, and clang's. */
@@ -50,6 +54,8 @@ struct image {
 	struct kvpool_record records[RECORDS];
 	struct kvpool_layout_record layouts[LAYOUTS];
 	struct kvpool_extent_record extents[16];
+	struct kvpool_notes_control notes_control;
+	struct kvpool_note notes[NOTES];
 };
 
 /* READY blocks by chain and key; frames that are in use, by extent and kilobyte. */
@@ -62,17 +68,25 @@ static uint16_t layout, other;
 static struct kvpool_wire_block writing[4];
 static uint64_t lease;
 
-static void image_take(const struct kvpool_catalog *from, struct image *to)
+static void image_take(const struct kvpool_cache *cache, struct image *to)
 {
+	const struct kvpool_catalog *from = &cache->catalog;
+
 	to->control = *from->control;
 	memcpy(to->records, from->records, sizeof(to->records));
 	memcpy(to->layouts, from->layouts, sizeof(to->layouts));
 	memcpy(to->extents, from->extents, sizeof(to->extents));
+	to->notes_control = *cache->notes.control;
+	memcpy(to->notes, cache->notes.notes, sizeof(to->notes));
 }
 
-static bool image_same(const struct kvpool_catalog *c, const struct image *i)
+static bool image_same(const struct kvpool_cache *cache, const struct image *i)
 {
-	return memcmp(c->control, &i->control, sizeof(i->control)) == 0 &&
+	const struct kvpool_catalog *c = &cache->catalog;
+
+	return memcmp(cache->notes.control, &i->notes_control, sizeof(i->notes_control)) == 0 &&
+	       memcmp(cache->notes.notes, i->notes, sizeof(i->notes)) == 0 &&
+	       memcmp(c->control, &i->control, sizeof(i->control)) == 0 &&
 	       memcmp(c->records, i->records, sizeof(i->records)) == 0 &&
 	       memcmp(c->layouts, i->layouts, sizeof(i->layouts)) == 0 &&
 	       memcmp(c->extents, i->extents, sizeof(i->extents)) == 0;
@@ -114,42 +128,79 @@ static bool taken(struct kvpool_cache *cache, uint32_t extent, uint32_t kilobyte
 	return false;
 }
 
-static struct kvpool_cache *adopt(void *memory, const struct image *image)
+static struct kvpool_cache *adopt(void *memory, void *notes, const struct image *image,
+				  bool goes_on)
 {
+	const uint32_t client = CLIENT;
 	struct kvpool_cache_range ranges[4];
+	struct kvpool_cache_left left = {.ranges = ranges, .clients = &client, .others = !goes_on};
+	struct kvpool_cache_config config = fx.config;
 	struct kvpool_cache_adopted found;
 	const struct kvpool_cache_calls none = {0};
+	struct kvpool_notes to = {0};
 	struct kvpool_catalog c;
 	struct kvpool_cache *cache;
 	uint32_t n = 0;
 
+	config.notes = notes;
+	kvpool_notes_place(&to, notes, KVPOOL_DOMAIN_LEASES_MAX);
+	memcpy(to.header, fx.notes, sizeof(*to.header));
+	*to.control = image->notes_control;
+	memcpy(to.notes, image->notes, sizeof(image->notes));
 	ck_assert_int_eq(kvpool_catalog_plan(&fx.config, &c), 0);
 	kvpool_catalog_place(&c, memory);
 	memcpy(c.header, fx.catalog, sizeof(*c.header));
 	*c.control = image->control;
 	memcpy(c.records, image->records, sizeof(image->records));
 	memcpy(c.layouts, image->layouts, sizeof(image->layouts));
-	for (uint64_t left = 8 * FX_EXTENT; left > 0; n++) {
-		ranges[n] = (struct kvpool_cache_range){1 + n, 0, KVPOOL_MIN(left, FX_SEGMENT)};
-		left -= ranges[n].bytes;
+	for (uint64_t bytes = 8 * FX_EXTENT; bytes > 0; n++) {
+		ranges[n] = (struct kvpool_cache_range){1 + n, 0, KVPOOL_MIN(bytes, FX_SEGMENT)};
+		bytes -= ranges[n].bytes;
 	}
-	ck_assert_int_eq(kvpool_cache_adopt(&fx.config, memory, &none, ranges, n, &found, &cache),
-			 0);
+	left.n_ranges = n;
+	left.n_clients = goes_on;
+	ck_assert_int_eq(kvpool_cache_adopt(&config, memory, &none, &left, &found, &cache), 0);
+	ck_assert(!found.all_leases || goes_on);
 	return cache;
 }
 
-/* One death: the image is adopted and held against what was before and what is after. */
-static void look(const struct image *image, const struct view *before, const struct view *after)
+static void check(struct kvpool_cache *cache)
 {
-	void *memory = mmap(NULL, fx.catalog_bytes, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	struct kvpool_cache *cache;
 	char text[200] = "";
-	struct view is;
+
+	ck_assert_msg(kvpool_cache_check(cache, text, sizeof(text)) == 0, "%s", text);
+}
+
+/* The client never heard of anything: it has nothing, once it has said so. */
+static void claim_nothing(struct kvpool_cache *cache)
+{
+	struct kvpool_holder *holder = kvpool_cache_holder_find(cache, CLIENT);
+
+	ck_assert_ptr_nonnull(holder);
+	kvpool_cache_claims_end(cache, holder);
+	ck_assert(!kvpool_cache_holder_has_past(holder));
+	ck_assert(!kvpool_cache_holder_holds(holder));
+	check(cache);
+}
+
+static void *copy_of(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	ck_assert_ptr_ne(memory, MAP_FAILED);
-	cache = adopt(memory, image);
-	ck_assert_msg(kvpool_cache_check(cache, text, sizeof(text)) == 0, "%s", text);
+	return memory;
+}
+
+/* One death: the image is adopted and held against what was before and what is after. */
+static void look(const struct image *image, const struct view *before, const struct view *after,
+		 bool goes_on)
+{
+	void *memory = copy_of(fx.catalog_bytes), *notes = copy_of(kvpool_cache_notes_bytes());
+	struct kvpool_cache *cache = adopt(memory, notes, image, goes_on);
+	struct view is;
+
+	check(cache);
 	view_take(cache, &is);
 	for (int c = 0; c < CHAINS; c++) {
 		for (uint32_t k = 0; k < KEYS; k++) {
@@ -161,14 +212,18 @@ static void look(const struct image *image, const struct view *before, const str
 				      "key %u of chain %d comes from nowhere", k, c);
 		}
 	}
+	(void)kvpool_cache_flush(cache);
 	for (uint32_t x = 0; x < 16; x++) {
 		for (uint32_t k = 0; k < 4; k++)
 			ck_assert_msg(!before->held[x][k] || !after->held[x][k] ||
 					      taken(cache, x, k),
 				      "frame %u of extent %u is free, and in use", k, x);
 	}
+	if (goes_on)
+		claim_nothing(cache);
 	kvpool_cache_abandon(cache);
 	munmap(memory, fx.catalog_bytes);
+	munmap(notes, kvpool_cache_notes_bytes());
 }
 
 /* Every image of a change, in the order in which they were. */
@@ -184,7 +239,7 @@ static void images_add(struct images *images)
 		images->list = reallocarray(images->list, images->room, sizeof(*images->list));
 		ck_assert_ptr_nonnull(images->list);
 	}
-	image_take(&fx.cache->catalog, &images->list[images->n++]);
+	image_take(fx.cache, &images->list[images->n++]);
 }
 
 /* The child makes the change and reports what is READY and held afterwards. */
@@ -210,7 +265,7 @@ static int step_through(pid_t child, struct images *images)
 			return WEXITSTATUS(status);
 		if (WSTOPSIG(status) == SIGSTOP)
 			stops++;
-		if (!image_same(&fx.cache->catalog, &images->list[images->n - 1]))
+		if (!image_same(fx.cache, &images->list[images->n - 1]))
 			images_add(images);
 		ck_assert_int_eq(
 			ptrace(stops < 2 ? PTRACE_SINGLESTEP : PTRACE_CONT, child, NULL, NULL), 0);
@@ -238,8 +293,10 @@ static void die_everywhere(void (*change)(void), uint32_t least)
 		exit(SKIPPED);
 	ck_assert_int_eq(status, 0);
 	ck_assert_uint_gt(images.n, least);
-	for (uint32_t i = 0; i < images.n; i++)
-		look(&images.list[i], &before, after);
+	for (uint32_t i = 0; i < images.n; i++) {
+		look(&images.list[i], &before, after, false);
+		look(&images.list[i], &before, after, true);
+	}
 	free(images.list);
 	munmap(after, sizeof(*after));
 }
@@ -304,6 +361,16 @@ static void release(void)
 	fx_release(0, lease, 0);
 }
 
+static void release_part(void)
+{
+	fx_release(0, lease, 1);
+}
+
+static void adopt_with(void)
+{
+	(void)fx_restart_with(1);
+}
+
 static void forget(void)
 {
 	fx_forget(0, (struct fx_range){layout, 0, 1, 1, 1});
@@ -356,8 +423,9 @@ static const struct {
 	{"reserve_other_size", reserve_other_size, 10},
 	{"commit", commit, 4},
 	{"abort", abort_, 4},
-	{"match", match, 0},
-	{"release", release, 0},
+	{"match", match, 4},
+	{"release", release, 1},
+	{"release_part", release_part, 4},
 	{"forget", forget, 4},
 	{"flush", flush, 10},
 	{"client_dies", client_dies, 4},
@@ -366,6 +434,7 @@ static const struct {
 	{"segment_comes", segment_comes, 1},
 	{"segment_goes", segment_goes, 10},
 	{"adopt", adopt_, 4},
+	{"adopt_with", adopt_with, 4},
 };
 
 START_TEST(should_be_sound_whenever_the_daemon_dies_in_a_change)
