@@ -151,25 +151,6 @@ int64_t kvpool_commit_crc(struct kvpool_channel *channel, const struct kvpool_bl
 	return commit(channel, blocks, crc32c, n, shard, deadline_ns);
 }
 
-/*
- * The daemon did not hear of these: they are owed. One that is in no ledger is another member's
- * reservation, and is owed all the same.
- */
-static void owe(struct kvpool_channel *channel, const struct kvpool_block *blocks, uint32_t n)
-{
-	struct kvpool_link *link = channel->link;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (blocks[i].block == 0 ||
-		    kvpool_holdings_end_block(channel, &blocks[i], KVPOOL_HOLDINGS_OWED))
-			continue;
-		if (link && link->session->life == blocks[i].epoch &&
-		    kvpool_link_make_room(link, 0, 1) == 0)
-			kvpool_ledger_owe_block(&link->ledger, blocks[i].block,
-						blocks[i].generation);
-	}
-}
-
 int64_t kvpool_abort(struct kvpool_channel *channel, const struct kvpool_block *blocks, uint32_t n,
 		     uint64_t deadline_ns)
 {
@@ -193,9 +174,11 @@ int64_t kvpool_abort(struct kvpool_channel *channel, const struct kvpool_block *
 	done = run(&b, "abort", &deadline, &sent);
 	if (done >= 0)
 		sent = n;
-	for (uint32_t i = 0; i < sent; i++)
+	/* What the daemon did not hear of is owed. */
+	for (uint32_t i = 0; i < n; i++)
 		if (blocks[i].block != 0)
-			(void)kvpool_holdings_end_block(channel, &blocks[i], KVPOOL_HOLDINGS_TOLD);
-	owe(channel, blocks + sent, n - sent);
+			kvpool_holdings_end_block(channel, &blocks[i],
+						  i < sent ? KVPOOL_HOLDINGS_TOLD
+							   : KVPOOL_HOLDINGS_OWED);
 	return judge(&b, done, "abort: none of the blocks is this client's reservation");
 }

@@ -57,37 +57,50 @@ static bool end_in_session(struct kvpool_session *session, const struct ending *
 	return end_in(&session->orphans, &there);
 }
 
-/* In another ledger of that life, or in none: another member's. */
-static bool end_elsewhere(struct kvpool_channel *channel, const struct ending *e)
+/*
+ * Another member's, in no ledger of this process: owed by the newest session of that life, whose
+ * orphans the next one takes over. Pool lock.
+ */
+static void owe_for_another(struct kvpool_session *session, const struct ending *e)
+{
+	if (e->owed && kvpool_ledger_make_room(&session->orphans, 1, 1) == 0)
+		owe_in(&session->orphans, e);
+}
+
+/* In another ledger of that life, or in none. */
+static void end_elsewhere(struct kvpool_channel *channel, const struct ending *e)
 {
 	struct kvpool *pool = channel->pool;
+	struct kvpool_session *newest = NULL;
 	bool found = false, lost = false;
 
 	pthread_mutex_lock(&pool->lock);
 	for (struct kvpool_session *s = pool->sessions; s && !found; s = s->next) {
 		if (s->life != e->epoch)
 			continue;
+		newest = newest ? newest : s;
 		lost = lost || kvpool_session_lost(s);
 		found = end_in_session(s, e);
 	}
+	if (!found && newest)
+		owe_for_another(newest, e);
 	pthread_mutex_unlock(&pool->lock);
 	if (lost)
 		kvpool_pool_settle(pool);
-	return found;
 }
 
-static bool end(struct kvpool_channel *channel, struct ending *e)
+static void end(struct kvpool_channel *channel, struct ending *e)
 {
 	struct kvpool_link *link = channel->link;
 
 	e->told = link ? link->session : NULL;
 	if (link && link->session->life == e->epoch && !kvpool_session_lost(link->session) &&
 	    end_in(&link->ledger, e))
-		return true;
-	return end_elsewhere(channel, e);
+		return;
+	end_elsewhere(channel, e);
 }
 
-bool kvpool_holdings_end_lease(struct kvpool_channel *channel, uint64_t epoch, uint64_t lease,
+void kvpool_holdings_end_lease(struct kvpool_channel *channel, uint64_t epoch, uint64_t lease,
 			       enum kvpool_holdings_end how)
 {
 	struct ending e = {.epoch = epoch,
@@ -95,10 +108,10 @@ bool kvpool_holdings_end_lease(struct kvpool_channel *channel, uint64_t epoch, u
 			   .shard = UINT32_MAX,
 			   .owed = how == KVPOOL_HOLDINGS_OWED};
 
-	return end(channel, &e);
+	end(channel, &e);
 }
 
-bool kvpool_holdings_end_block(struct kvpool_channel *channel, const struct kvpool_block *block,
+void kvpool_holdings_end_block(struct kvpool_channel *channel, const struct kvpool_block *block,
 			       enum kvpool_holdings_end how)
 {
 	struct ending e = {.epoch = block->epoch,
@@ -107,7 +120,7 @@ bool kvpool_holdings_end_block(struct kvpool_channel *channel, const struct kvpo
 			   .shard = UINT32_MAX,
 			   .owed = how == KVPOOL_HOLDINGS_OWED};
 
-	return end(channel, &e);
+	end(channel, &e);
 }
 
 void kvpool_holdings_end_shard(struct kvpool_channel *channel, const struct kvpool_block *blocks,

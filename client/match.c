@@ -207,6 +207,6 @@ void kvpool_release(struct kvpool_channel *channel, const struct kvpool_match *m
 	       kvpool_link_release(link, match->lease, keep);
 	/* A part that cannot be given back now goes back with the whole. */
 	if (keep == 0)
-		(void)kvpool_holdings_end_lease(channel, match->epoch, match->lease,
-						told ? KVPOOL_HOLDINGS_TOLD : KVPOOL_HOLDINGS_OWED);
+		kvpool_holdings_end_lease(channel, match->epoch, match->lease,
+					  told ? KVPOOL_HOLDINGS_TOLD : KVPOOL_HOLDINGS_OWED);
 }

@@ -231,6 +231,41 @@ START_TEST(should_attach_for_a_block_alone_that_outlived_the_daemon)
 }
 END_TEST
 
+static const struct kvpool_refused not_now = {.head = {KVPOOL_MESSAGE_REFUSED, sizeof(not_now)},
+					      .reason = KVPOOL_REFUSAL_DRAINING};
+
+static void hold_on(struct kvpool_fake *f)
+{
+	f->refuse = &not_now;
+}
+
+static void let_in(struct kvpool_fake *f)
+{
+	f->refuse = NULL;
+}
+
+START_TEST(should_give_back_for_another_member_what_no_daemon_heard_of)
+{
+	struct kvpool_block block;
+	struct kvpool_match match = take_lease(&block);
+	struct kvpool_block reserved = take_block();
+
+	die(resume);
+	/* Of the same life, and never seen here. */
+	match.lease = 1000;
+	reserved.block = 2000;
+	kvpool_release(second, &match, 0);
+	kvpool_fake_next_life(&fake, hold_on);
+	(void)kvpool_abort(second, &reserved, 1, 1000000);
+	kvpool_fake_next_life(&fake, let_in);
+	until_attached();
+	ck_assert_int_eq(call(), 0);
+	ck_assert(was_released(read_log(), 1000));
+	ck_assert_uint_eq(read_log()->n_aborted, 1);
+	ck_assert_uint_eq(read_log()->aborted[0].block, 2000);
+}
+END_TEST
+
 START_TEST(should_resume_as_the_member_that_it_was)
 {
 	open_pool(token);
@@ -262,6 +297,7 @@ static Suite *suite(void)
 	tcase_add_test(t, should_keep_addresses_good_over_a_resume);
 	tcase_add_test(t, should_resume_in_each_further_life);
 	tcase_add_loop_test(t, should_claim_again_after_a_claim_that_failed, 0, 2);
+	tcase_add_test(t, should_give_back_for_another_member_what_no_daemon_heard_of);
 	tcase_add_test(t, should_attach_for_a_block_alone_that_outlived_the_daemon);
 	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(unopened, setup, teardown);
