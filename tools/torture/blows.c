@@ -160,15 +160,44 @@ static void kill_newborn(struct kvpool_trial *trial, pid_t old)
 		trial->toll.daemon_kills++;
 }
 
+/*
+ * Everybody is there and holds nothing: so nothing may be held, not by answers that nobody read in
+ * an earlier life of the daemon either.
+ */
+static void look_at_rest(struct kvpool_trial *trial)
+{
+	uint64_t until = kvpool_monotonic_ns() + RETURN_NS_MAX;
+	int64_t held = 0;
+
+	if (kvpool_fleet_any_paused(&trial->fleet))
+		return;
+	do {
+		json_t *page;
+
+		kvpool_interrupt_pause(1);
+		page = kvpool_subject_page(&trial->subject, "/v1/status");
+		held = page ? kvpool_trial_held(page) : 0;
+		json_decref(page);
+	} while (held != 0 && kvpool_monotonic_ns() < until);
+	trial->toll.rests++;
+	if (held == 0)
+		return;
+	trial->toll.leaked_blocks += (uint64_t)held;
+	kvpool_books_fault(trial->books, "%lld held while everybody rests", (long long)held);
+}
+
 void kvpool_trial_strike_daemon(struct kvpool_trial *trial)
 {
 	bool quiet = below(trial, 2) == 0 && kvpool_fleet_rest(&trial->fleet);
 	bool twice = !quiet && below(trial, 2) == 0;
-	json_t *page = kvpool_subject_page(&trial->subject, "/v1/status");
-	int64_t before = kvpool_subject_number(page, "accounting.blocks.ready");
-	int64_t after;
 	pid_t pid = trial->subject.pid;
+	int64_t before, after;
+	json_t *page;
 
+	if (quiet)
+		look_at_rest(trial);
+	page = kvpool_subject_page(&trial->subject, "/v1/status");
+	before = kvpool_subject_number(page, "accounting.blocks.ready");
 	json_decref(page);
 	if (page && kill(pid, SIGKILL) == 0)
 		trial->toll.daemon_kills++;

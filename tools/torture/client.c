@@ -74,10 +74,28 @@ static void obey(struct kvpool_actor *actor)
 		(void)waitpid(child, NULL, 0);
 }
 
+/*
+ * A call that goes through: what was given back unheard is told, and what an earlier life of the
+ * daemon granted is claimed or ended.
+ */
+static void settle(struct kvpool_actor *actor)
+{
+	const struct timespec pause = {.tv_nsec = 5000000};
+	uint8_t keys[2 * KVPOOL_KEY_SIZE];
+	struct kvpool_match match;
+
+	kvpool_shape_keys(0, 0, 0, 2, keys);
+	while (kvpool_match(actor->channel, actor->layouts[0], keys, 2, 0, KVPOOL_MATCH_NO_LEASE, 0,
+			    NULL, 0, &match) < 0 &&
+	       !atomic_load(&actor->books->stop))
+		nanosleep(&pause, NULL);
+}
+
 static void rest(struct kvpool_actor *actor)
 {
 	const struct timespec pause = {.tv_nsec = 200000};
 
+	settle(actor);
 	atomic_store(&actor->slot->held, 0);
 	atomic_store(&actor->slot->resting, 1);
 	while (atomic_load(&actor->books->rest) && !atomic_load(&actor->books->stop))

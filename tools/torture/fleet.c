@@ -154,6 +154,15 @@ bool kvpool_fleet_rest(struct kvpool_fleet *fleet)
 	return true;
 }
 
+bool kvpool_fleet_any_paused(const struct kvpool_fleet *fleet)
+{
+	for (uint32_t i = 0; i < fleet->n; i++) {
+		if (fleet->clients[i].pid != 0 && fleet->clients[i].continue_ns != 0)
+			return true;
+	}
+	return false;
+}
+
 void kvpool_fleet_resume(struct kvpool_fleet *fleet)
 {
 	atomic_store(&fleet->books->rest, 0);

@@ -38,6 +38,9 @@ void kvpool_fleet_kill(struct kvpool_fleet *fleet, uint32_t number);
 void kvpool_fleet_pause(struct kvpool_fleet *fleet, uint32_t number, uint64_t ns);
 void kvpool_fleet_order(struct kvpool_fleet *fleet, uint32_t number, enum kvpool_order order);
 
+/* Whether somebody is stopped, who may hold something. */
+bool kvpool_fleet_any_paused(const struct kvpool_fleet *fleet);
+
 /* Until all that can run rests; false where that takes too long. */
 bool kvpool_fleet_rest(struct kvpool_fleet *fleet);
 void kvpool_fleet_resume(struct kvpool_fleet *fleet);

@@ -72,7 +72,8 @@ static json_t *make(struct kvpool_trial *trial)
 	struct sums sums = add_up(trial->books);
 
 	return json_pack(
-		"{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, "
+		"{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+		"s:o, "
 		"s:b, s:{s:o, s:o}, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:b, s:o}",
 		"schema_version", 1, "seed", (json_int_t)o->seed, "seconds", (json_int_t)o->seconds,
 		"clients", (json_int_t)o->clients, "client_kills", (json_int_t)t->client_kills,
@@ -82,7 +83,7 @@ static json_t *make(struct kvpool_trial *trial)
 		(json_int_t)sums.stored, "evicted_in_last_life", (json_int_t)t->evicted,
 		"calls_missed", (json_int_t)sums.missed, "calls_odd", (json_int_t)sums.odd,
 		"wrong_bytes", (json_int_t)sums.wrong, "leaked_blocks",
-		(json_int_t)t->leaked_blocks, "leaked_fds",
+		(json_int_t)t->leaked_blocks, "rests", (json_int_t)t->rests, "leaked_fds",
 		t->leaked_fds < 0 ? json_null() : json_integer((json_int_t)t->leaked_fds),
 		"accounting_exact", (int)t->exact, "kept_ratio", "quiet", ratio(&t->quiet), "busy",
 		ratio(&t->busy), "lease_return_ms", lease_return(&t->lease_return), "dropped",

@@ -27,8 +27,7 @@ static int fail(int error, const char *what)
 	return error;
 }
 
-/* What is held, by whomever; the page is the caller's. */
-static int64_t held(const json_t *page)
+int64_t kvpool_trial_held(const json_t *page)
 {
 	static const char *const paths[] = {"accounting.blocks.reserved",
 					    "accounting.blocks.leased_only",
@@ -63,17 +62,17 @@ static void await_quiet(struct kvpool_trial *trial)
 		json_decref(page);
 		kvpool_interrupt_pause(POLL_MS);
 		page = kvpool_subject_page(&trial->subject, "/v1/status");
-		over = page && held(page) == 0 &&
+		over = page && kvpool_trial_held(page) == 0 &&
 		       kvpool_subject_number(page, "clients.attached_or_quarantined") == 0 &&
 		       kvpool_subject_number(page, "restart.past_clients") == 0;
 	} while (!over && kvpool_monotonic_ns() < until);
 	if (!over)
 		kvpool_books_fault(
 			trial->books, "not quiet: %lld held, %lld clients, %lld of the past",
-			(long long)held(page),
+			(long long)kvpool_trial_held(page),
 			(long long)kvpool_subject_number(page, "clients.attached_or_quarantined"),
 			(long long)kvpool_subject_number(page, "restart.past_clients"));
-	trial->toll.leaked_blocks += (uint64_t)held(page);
+	trial->toll.leaked_blocks += (uint64_t)kvpool_trial_held(page);
 	trial->toll.exact = trial->toll.exact && is_exact(page);
 	json_decref(page);
 }

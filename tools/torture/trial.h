@@ -26,6 +26,7 @@ struct kvpool_toll {
 	uint64_t emptied;                               /* lives that gave the pool up */
 	struct kvpool_samples lease_return;             /* ns; owned */
 	uint64_t leaked_blocks;
+	uint64_t rests;     /* times when everybody was there and nothing was held */
 	int64_t leaked_fds; /* negative: not to be seen */
 	bool exact;         /* the accounting added up at the end */
 	uint64_t evicted;
@@ -47,6 +48,9 @@ struct kvpool_trial {
  */
 int kvpool_trial_run(const struct kvpool_torture_options *options, struct kvpool_trial *trial);
 void kvpool_trial_end(struct kvpool_trial *trial, bool show);
+
+/* What is held, by whomever, as a status page says. */
+int64_t kvpool_trial_held(const json_t *page);
 
 /* Something bad happens to a client: see blows.c. */
 void kvpool_trial_strike_client(struct kvpool_trial *trial);
