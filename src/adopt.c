@@ -30,6 +30,8 @@ enum verdict {
 	SOUND = 3,   /* KEPT, and so is all that it hangs on */
 	WALKED = 4,  /* KEPT; the walk that is under way came by */
 	BARRED = 5,  /* a writer that goes on has its frame, but it is not to be READY any more */
+	BURIED = 6,  /* DEAD, has its frame; perhaps somebody still leases it */
+	DUG = 7,     /* BURIED, and what it hangs on is SOUND or DUG */
 };
 
 struct adoption {
@@ -121,6 +123,9 @@ static bool goes_on(const struct adoption *a, const struct kvpool_record *record
 /* What is thought of a record that is not READY, and has its frame. */
 static enum verdict judge_unready(const struct adoption *a, const struct kvpool_record *record)
 {
+	if (record->state == KVPOOL_BLOCK_DEAD && record->generation != 0 &&
+	    record->check == kvpool_record_sum(record) && record->parent <= a->last)
+		return BURIED;
 	if (!goes_on(a, record))
 		return HELD;
 	/* Its writer is known even where a change of the record was cut short. */
@@ -208,6 +213,25 @@ static void judge(struct adoption *a, uint32_t block)
 	}
 }
 
+/* The same for a DEAD block, once all of the others are judged. A loop leads back to a WALKED one.
+ */
+static void dig(struct adoption *a, uint32_t block)
+{
+	const struct kvpool_record *records = a->cache->records;
+	uint32_t at = block, from = block;
+	bool sound;
+
+	while (at != 0 && a->verdicts[at] == BURIED && records[at].layout == records[from].layout) {
+		a->verdicts[at] = WALKED;
+		from = at;
+		at = records[at].parent;
+	}
+	sound = at == 0 || ((a->verdicts[at] == SOUND || a->verdicts[at] == DUG) &&
+			    records[at].layout == records[from].layout);
+	for (at = block; at != 0 && a->verdicts[at] == WALKED; at = records[at].parent)
+		a->verdicts[at] = sound ? DUG : HELD;
+}
+
 /* A reservation of an earlier life goes on; VOID: it can no longer commit. */
 static void keep_writing(struct adoption *a, uint32_t block, enum kvpool_block_state state)
 {
@@ -229,6 +253,8 @@ static void keep(struct adoption *a, uint32_t block)
 
 	if (a->verdicts[block] == SOUND && r->state == KVPOOL_BLOCK_RESERVED) {
 		keep_writing(a, block, KVPOOL_BLOCK_RESERVED);
+	} else if (a->verdicts[block] == DUG) {
+		kvpool_block_adopt(cache, block, KVPOOL_BLOCK_DEAD);
 	} else if (a->verdicts[block] == BARRED) {
 		keep_writing(a, block, KVPOOL_BLOCK_VOID);
 	} else if (a->verdicts[block] == SOUND) {
@@ -255,7 +281,9 @@ static void keep(struct adoption *a, uint32_t block)
 
 static void hold(struct kvpool_cache *cache, uint32_t block)
 {
-	if (block == 0 || cache->records[block].state != KVPOOL_BLOCK_READY)
+	enum kvpool_block_state state = block ? cache->records[block].state : KVPOOL_BLOCK_FREE;
+
+	if (state != KVPOOL_BLOCK_READY && state != KVPOOL_BLOCK_DEAD)
 		return;
 	cache->blocks[block].leases++;
 	cache->past.leaves[cache->past.n_leaves++] = block;
@@ -268,13 +296,13 @@ static void hold(struct kvpool_cache *cache, uint32_t block)
 static int hold_leaves(struct adoption *a)
 {
 	struct kvpool_cache *cache = a->cache;
-	uint64_t n = a->result->blocks + a->result->writing + 1;
+	uint64_t n = (uint64_t)a->last + 1;
 
 	cache->past.leaves = malloc(n * sizeof(*cache->past.leaves));
 	if (!cache->past.leaves)
 		return -ENOMEM;
 	for (uint32_t block = 1; block <= a->last; block++) {
-		if (a->verdicts[block] != SOUND)
+		if (a->verdicts[block] != SOUND && a->verdicts[block] != DUG)
 			continue;
 		if (cache->records[block].state == KVPOOL_BLOCK_RESERVED)
 			hold(cache, cache->records[block].parent);
@@ -284,11 +312,11 @@ static int hold_leaves(struct adoption *a)
 	return 0;
 }
 
-/* In an order where it may be evicted; leases are known by now. */
+/* Leases are known by now: in an order where it may be evicted; and gone where it is DEAD. */
 static void relax_leaves(struct adoption *a)
 {
 	for (uint32_t block = 1; block <= a->last; block++) {
-		if (a->verdicts[block] == SOUND)
+		if (a->verdicts[block] == SOUND || a->verdicts[block] == DUG)
 			kvpool_block_relax(a->cache, block, false);
 	}
 }
@@ -308,6 +336,10 @@ static int adopt_blocks(struct adoption *a)
 	for (uint32_t block = 1; block <= a->last; block++) {
 		if (a->verdicts[block] == KEPT)
 			judge(a, block);
+	}
+	for (uint32_t block = 1; block <= a->last; block++) {
+		if (a->verdicts[block] == BURIED)
+			dig(a, block);
 	}
 	kvpool_slab_adopt(&cache->block_slab, a->last);
 	/* Backwards, so that free ids are taken from the first on. */

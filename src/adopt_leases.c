@@ -14,14 +14,21 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* The READY block of this key in another group; 0: none. */
-static uint32_t sibling(const struct kvpool_cache *cache, uint32_t block, uint8_t group)
+/* READY, or forgotten since and still held. */
+static bool readable(const struct kvpool_cache *cache, uint32_t block)
+{
+	return cache->records[block].state == KVPOOL_BLOCK_READY ||
+	       cache->records[block].state == KVPOOL_BLOCK_DEAD;
+}
+
+/* The block of this key in another FULL group, which has a chain of its own; 0: none. */
+static uint32_t twin(const struct kvpool_cache *cache, uint32_t block, uint16_t group)
 {
 	const struct kvpool_record *r = &cache->records[block];
-	uint64_t hash = kvpool_index_hash(&cache->index, r->key, r->layout, group);
-	uint32_t found = kvpool_index_find(&cache->index, hash, r->key, r->layout, group);
+	uint64_t hash = kvpool_index_hash(&cache->index, r->key, r->layout, (uint8_t)group);
+	uint32_t found = kvpool_index_find(&cache->index, hash, r->key, r->layout, (uint8_t)group);
 
-	return found && cache->records[found].state == KVPOOL_BLOCK_READY ? found : 0;
+	return found && readable(cache, found) ? found : 0;
 }
 
 /* Keys at the end of a prefix whose blocks a group needs. */
@@ -56,54 +63,64 @@ static bool tells_all(const struct kvpool_cache *cache, const struct kvpool_note
 	if (note->flags & KVPOOL_NOTE_INEXACT || note->block == 0 || note->keys == 0 ||
 	    note->block > cache->block_slab.fresh)
 		return false;
-	if (r->state != KVPOOL_BLOCK_READY || r->generation != note->block_generation ||
+	if (!readable(cache, note->block) || r->generation != note->block_generation ||
 	    r->layout != note->layout)
 		return false;
 	layout = &cache->layouts[r->layout];
 	if (layout->n_full == 0 || r->group != layout->first_full)
 		return false;
 	for (uint16_t g = 0; g < layout->n_groups; g++) {
-		uint32_t end =
-			g == r->group ? note->block : sibling(cache, note->block, (uint8_t)g);
+		bool same = g == layout->first_full;
 
 		if (layout->groups[g].kind == KVPOOL_GROUP_FULL &&
-		    !long_enough(cache, end, note->keys))
+		    !long_enough(cache, same ? note->block : twin(cache, note->block, g), note->keys))
 			return false;
 	}
 	return true;
 }
 
-/* All that a lease on these keys may hold. Returns how much that is; `out` has room for it. */
+static void add_hold(struct kvpool_hold *out, uint32_t *n, struct kvpool_hold hold)
+{
+	if (out)
+		out[*n] = hold;
+	++*n;
+}
+
+/*
+ * What hangs on the block in a group that is not FULL: the block of its key, and one that was there
+ * before and is forgotten; the lease may hold either.
+ */
+static void add_children(const struct kvpool_cache *cache, uint32_t block, uint16_t group,
+			 uint32_t key, struct kvpool_hold *out, uint32_t *n)
+{
+	for (uint32_t at = cache->blocks[block].first_child; at;
+	     at = cache->blocks[at].next_sibling) {
+		if (cache->records[at].group == group && readable(cache, at))
+			add_hold(out, n, (struct kvpool_hold){at, key, group, 0});
+	}
+}
+
+/* All that a lease on these keys may hold. Returns how much that is; `out`: NULL, or has room. */
 static uint32_t find_holds(const struct kvpool_cache *cache, const struct kvpool_note_half *note,
 			   struct kvpool_hold *out)
 {
 	const struct kvpool_layout *layout = &cache->layouts[note->layout];
-	uint32_t n = 0;
+	uint32_t n = 0, last = note->keys - 1;
 
 	for (uint16_t g = 0; g < layout->n_groups; g++) {
-		bool chain = layout->groups[g].kind == KVPOOL_GROUP_FULL;
 		uint32_t at = note->block, left = needed(layout, g, note->keys);
 
-		for (uint32_t key = note->keys; left > 0; left--) {
-			uint32_t block =
-				g == layout->first_full ? at : sibling(cache, at, (uint8_t)g);
-
-			key--;
-			if (block)
-				out[n++] = (struct kvpool_hold){block, key, g, chain};
+		if (layout->groups[g].kind == KVPOOL_GROUP_FULL) {
+			if (g != layout->first_full)
+				at = twin(cache, at, g);
+			add_hold(out, &n, (struct kvpool_hold){at, last, g, 1});
+			continue;
+		}
+		for (uint32_t key = last; left > 0; left--, key--) {
+			add_children(cache, at, g, key, out, &n);
 			at = cache->records[at].parent;
 		}
 	}
-	return n;
-}
-
-static uint64_t holds_max(const struct kvpool_cache *cache, const struct kvpool_note_half *note)
-{
-	const struct kvpool_layout *layout = &cache->layouts[note->layout];
-	uint64_t n = 0;
-
-	for (uint16_t g = 0; g < layout->n_groups; g++)
-		n += needed(layout, g, note->keys);
 	return n;
 }
 
@@ -121,10 +138,11 @@ static int adopt_one(struct kvpool_cache *cache, uint32_t index,
 	};
 	if (tells_all(cache, note)) {
 		lease->layout = note->layout;
-		lease->many = malloc(holds_max(cache, note) * sizeof(*lease->many));
+		lease->n_holds = find_holds(cache, note, NULL);
+		lease->many = malloc(lease->n_holds * sizeof(*lease->many));
 		if (!lease->many)
 			return -ENOMEM;
-		lease->n_holds = find_holds(cache, note, lease->many);
+		(void)find_holds(cache, note, lease->many);
 	} else {
 		*exact = false;
 	}
