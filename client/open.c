@@ -7,6 +7,7 @@
 #include "client/channel.h"
 #include "client/layout.h"
 #include "client/pool.h"
+#include "client/untold.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -234,7 +235,8 @@ static void let_go(struct kvpool *pool)
 			continue;
 		}
 		*at = s->next;
-		(void)kvpool_pool_told(pool, s);
+		if (!kvpool_pool_told(pool, s))
+			kvpool_untold_add(s);
 		free_session(s, false);
 	}
 }
@@ -274,6 +276,9 @@ void kvpool_close(struct kvpool *pool)
 		return;
 	if (!forked && pool->session && !kvpool_session_lost(pool->session))
 		give_back(pool, pool->session);
+	/* It may have died a moment ago, with this handle in the memory that it left. */
+	if (!forked && pool->session && kvpool_session_hung_up(pool->session))
+		kvpool_session_lose(pool->session);
 	if (!forked)
 		let_go(pool);
 	free_all(pool, forked);

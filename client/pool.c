@@ -7,6 +7,7 @@
 #include "client/pool.h"
 
 #include "client/resume.h"
+#include "client/untold.h"
 
 #include <errno.h>
 
@@ -180,6 +181,7 @@ static int begin(struct kvpool *pool, struct kvpool_session *s, struct kvpool_de
 	if (r == 0) {
 		pool->session = s;
 		kvpool_attach_began(&pool->attempt, s);
+		kvpool_untold_tell(s);
 		settle_all(pool);
 	} else {
 		give_up(pool, s);

@@ -183,6 +183,7 @@ static void drop_member(struct kvpool_client *client, struct kvpool_peer *peer)
 {
 	kvpool_list_remove(&peer->member_link);
 	forget_member(client, peer);
+	client->n_claiming -= peer->claiming;
 	client->n_members--;
 	kvpool_peer_free(peer);
 }
@@ -301,12 +302,6 @@ void kvpool_client_leave(struct kvpool_client *client, struct kvpool_peer *peer)
 {
 	assert(kvpool_list_empty(&peer->channels));
 	client->n_open--;
-	if (peer->claiming) {
-		/* What it holds is not known now, and its process may live on. */
-		peer->claiming = false;
-		client->n_claiming--;
-		client->disputed = true;
-	}
 	if (watched_enough(client, peer))
 		drop_member(client, peer);
 	kvpool_client_look(client);
@@ -314,11 +309,11 @@ void kvpool_client_leave(struct kvpool_client *client, struct kvpool_peer *peer)
 
 void kvpool_client_look(struct kvpool_client *client)
 {
-	if (client->n_open == 0 && client->n_ghosts == 0 && !client->ended) {
+	if (client->n_open == 0 && client->n_ghosts == 0 && client->n_claiming == 0 &&
+	    !client->ended)
 		end(client);
-		if (client->past)
-			kvpool_client_look_past(client);
-	}
+	if (client->past)
+		kvpool_client_look_past(client);
 	free_if_over(client);
 }
 
@@ -327,7 +322,7 @@ void kvpool_client_member_news(struct kvpool_client *client, struct kvpool_peer 
 	assert(peer->state == KVPOOL_PEER_OVER);
 	if (watched_enough(client, peer))
 		drop_member(client, peer);
-	free_if_over(client);
+	kvpool_client_look(client);
 }
 
 static struct kvpool_peer *first_served(const struct kvpool_client *client)
@@ -347,16 +342,15 @@ static struct kvpool_peer *first_served(const struct kvpool_client *client)
 void kvpool_client_evict(struct kvpool_client *client)
 {
 	uint32_t left = client->n_open;
-	bool haunted = client->n_ghosts > 0;
 
 	assert(!client->ended);
 	client->evicted = true;
-	/* With the last one the client may be gone, unless it has ghosts. */
+	/* As if one were not back yet: so it is there when the last one has left. */
+	client->n_claiming++;
 	while (left-- > 0)
 		kvpool_peer_refuse(first_served(client), KVPOOL_REFUSAL_EVICTED,
 				   "evicted by the operator");
-	if (!haunted)
-		return;
+	client->n_claiming--;
 	end(client);
-	free_if_over(client);
+	kvpool_client_look(client);
 }

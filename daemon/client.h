@@ -57,7 +57,8 @@ struct kvpool_client {
 	bool resumable;      /* can be found by its token */
 	bool past;           /* may hold what an earlier life granted */
 	bool disputed;       /* and that is not all known: until its end */
-	uint32_t n_claiming; /* members that are back and have not said yet what they hold */
+	uint32_t n_claiming; /* members that resumed and did not say yet what they hold; served, or
+				lost since and not back */
 	uint8_t token[KVPOOL_TOKEN_BYTES];
 	char name[KVPOOL_NAME_BYTES];
 };
@@ -112,7 +113,7 @@ int kvpool_client_add_ghost(struct kvpool_client *client, pid_t pid, int pidfd, 
 /* The ghost's process is gone; frees the ghost, and perhaps the client. */
 void kvpool_client_ghost_gone(struct kvpool_client *client, struct kvpool_ghost *ghost);
 
-/* The process of this client of the domain has let go. Nothing where there is no such ghost. */
+/* A handle of this client in the peer's process has let go. Nothing where none is missing. */
 void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPOOL_TOKEN_BYTES],
 			  const struct kvpool_peer *peer);
 

@@ -83,7 +83,7 @@ void kvpool_client_look_past(struct kvpool_client *client)
 	kvpool_domain_past_left(client->domain);
 }
 
-/* A ghost less. */
+/* One less is missing. */
 static void look(struct kvpool_client *client)
 {
 	kvpool_client_look_past(client);
@@ -115,9 +115,11 @@ void kvpool_client_ghost_gone(struct kvpool_client *client, struct kvpool_ghost 
 		look(client);
 }
 
-/* A ghost that is this peer's process; NULL: none. */
-static struct kvpool_ghost *ghost_of(const struct kvpool_client *client,
-				     const struct kvpool_peer *peer)
+/*
+ * A process that is not back, or that was lost before it had said what it holds, is this peer's:
+ * it is not missing any more. False: there is none.
+ */
+static bool found(struct kvpool_client *client, const struct kvpool_peer *peer)
 {
 	struct kvpool_list *node, *spare;
 
@@ -125,10 +127,23 @@ static struct kvpool_ghost *ghost_of(const struct kvpool_client *client,
 	{
 		struct kvpool_ghost *ghost = kvpool_list_entry(node, struct kvpool_ghost, link);
 
-		if (kvpool_ghost_is(ghost, peer))
-			return ghost;
+		if (!kvpool_ghost_same(ghost->pid, ghost->pidfd, peer))
+			continue;
+		kvpool_ghost_free(ghost);
+		return true;
 	}
-	return NULL;
+	kvpool_list_each(node, spare, &client->members)
+	{
+		struct kvpool_peer *lost = kvpool_list_entry(node, struct kvpool_peer, member_link);
+
+		if (lost == peer || !lost->claiming || lost->state != KVPOOL_PEER_OVER ||
+		    !kvpool_ghost_same(lost->pid, lost->pidfd, peer))
+			continue;
+		lost->claiming = false;
+		client->n_claiming--;
+		return true;
+	}
+	return false;
 }
 
 void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPOOL_TOKEN_BYTES],
@@ -139,18 +154,11 @@ void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPO
 	kvpool_list_each(node, spare, &domain->server->clients)
 	{
 		struct kvpool_client *client = kvpool_list_entry(node, struct kvpool_client, link);
-		struct kvpool_ghost *ghost;
 
-		if (client == peer->client || client->domain != domain || client->n_ghosts == 0 ||
-		    !kvpool_client_token_equal(client->token, token))
+		if (client->domain != domain || !kvpool_client_token_equal(client->token, token))
 			continue;
-		ghost = ghost_of(client, peer);
-		if (!ghost)
-			return;
 		/* Its word is as good as its end, and a device has finished what it waited for. */
-		for (; ghost; ghost = ghost_of(client, peer))
-			kvpool_ghost_free(ghost);
-		if (!client->grace)
+		if (found(client, peer) && !client->grace)
 			look(client);
 		return;
 	}
@@ -158,14 +166,12 @@ void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPO
 
 void kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer, const char *name)
 {
-	struct kvpool_ghost *ghost = ghost_of(client, peer);
-
+	/* First: the client is not to seem to be all there in between. */
 	peer->claiming = true;
 	client->n_claiming++;
 	if (client->name[0] == '\0')
 		(void)strncpy(client->name, name, sizeof(client->name) - 1);
-	if (ghost)
-		kvpool_ghost_free(ghost);
+	(void)found(client, peer);
 	kvpool_kill_point(KVPOOL_KILL_CLIENT_BACK);
 }
 

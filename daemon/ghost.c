@@ -80,9 +80,8 @@ static bool same_inode(int a, int b)
 	       fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-bool kvpool_ghost_is(const struct kvpool_ghost *ghost, const struct kvpool_peer *peer)
+bool kvpool_ghost_same(pid_t pid, int pidfd, const struct kvpool_peer *peer)
 {
 	/* Both live, so that one pid is one process. */
-	return (ghost->pid > 0 && ghost->pid == peer->pid) ||
-	       (ghost->pid <= 0 && same_inode(ghost->pidfd, peer->pidfd));
+	return pid > 0 ? pid == peer->pid : same_inode(pidfd, peer->pidfd);
 }

@@ -35,7 +35,10 @@ int kvpool_ghost_new(struct kvpool_client *client, pid_t pid, int pidfd, const c
 /* Its pidfd leaves the store. */
 void kvpool_ghost_free(struct kvpool_ghost *ghost);
 
-/* Whether the peer is the same process. Where nobody can tell, it is not. */
-bool kvpool_ghost_is(const struct kvpool_ghost *ghost, const struct kvpool_peer *peer);
+/*
+ * Whether the peer is the process of this pidfd, which has that pid (0: not visible from here).
+ * Where nobody can tell, it is not.
+ */
+bool kvpool_ghost_same(pid_t pid, int pidfd, const struct kvpool_peer *peer);
 
 #endif

@@ -160,6 +160,33 @@ static void kill_newborn(struct kvpool_trial *trial, pid_t old)
 		trial->toll.daemon_kills++;
 }
 
+/* A sentence for each client that holds something. */
+static void name_holders(const struct kvpool_trial *trial)
+{
+	json_t *page = kvpool_subject_page(&trial->subject, "/v1/clients");
+	json_t *client;
+	size_t i;
+
+	json_array_foreach(json_object_get(page, "clients"), i, client)
+	{
+		int64_t leases = kvpool_subject_number(client, "leases");
+		int64_t reserved = kvpool_subject_number(client, "reserved_blocks");
+		int64_t quarantined = kvpool_subject_number(client, "quarantined_blocks");
+
+		if (leases + reserved + quarantined == 0)
+			continue;
+		kvpool_books_fault(trial->books,
+				   "client %lld (%s, %zu members, %lld not back) has %lld leases, "
+				   "%lld reserved, %lld in quarantine",
+				   (long long)kvpool_subject_number(client, "id"),
+				   json_string_value(json_object_get(client, "state")),
+				   json_array_size(json_object_get(client, "members")),
+				   (long long)kvpool_subject_number(client, "not_back"),
+				   (long long)leases, (long long)reserved, (long long)quarantined);
+	}
+	json_decref(page);
+}
+
 /*
  * Everybody is there and holds nothing: so nothing may be held, not by answers that nobody read in
  * an earlier life of the daemon either.
@@ -184,6 +211,7 @@ static void look_at_rest(struct kvpool_trial *trial)
 		return;
 	trial->toll.leaked_blocks += (uint64_t)held;
 	kvpool_books_fault(trial->books, "%lld held while everybody rests", (long long)held);
+	name_holders(trial);
 }
 
 void kvpool_trial_strike_daemon(struct kvpool_trial *trial)
