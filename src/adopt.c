@@ -148,6 +148,7 @@ static int claim_rest(struct adoption *a)
 		r = claim(a, block);
 		if (r < 0)
 			return r;
+		a->cache->past.doubt |= r > 0 && record->state != KVPOOL_BLOCK_READY;
 		if (r == 0)
 			a->verdicts[block] = record->state == KVPOOL_BLOCK_READY
 						     ? HELD

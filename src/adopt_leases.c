@@ -73,7 +73,8 @@ static bool tells_all(const struct kvpool_cache *cache, const struct kvpool_note
 		bool same = g == layout->first_full;
 
 		if (layout->groups[g].kind == KVPOOL_GROUP_FULL &&
-		    !long_enough(cache, same ? note->block : twin(cache, note->block, g), note->keys))
+		    !long_enough(cache, same ? note->block : twin(cache, note->block, g),
+				 note->keys))
 			return false;
 	}
 	return true;

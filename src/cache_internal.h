@@ -153,6 +153,7 @@ struct kvpool_past {
 	uint32_t *leaves; /* owned: READY blocks that it holds, with their ancestors, where not all
 			     leases are known */
 	uint32_t n_leaves;
+	bool doubt; /* a record did not say where it lies: its writer may write anywhere */
 };
 
 /* An extent on its way from one class to another: at most one at a time. */

@@ -32,17 +32,34 @@ static bool committed(const struct kvpool_cache *cache, uint32_t block, uint32_t
 	return record->generation == generation && record->state == KVPOOL_BLOCK_READY;
 }
 
+/*
+ * Whether the block may be being written and be in quarantine as nobody's. What is claimed and not
+ * there, and is not that, had ended before its client heard of it.
+ */
+static bool may_be_written(const struct kvpool_cache *cache, uint32_t block)
+{
+	const struct kvpool_holder *past = cache->past.holder;
+
+	if (!past || block == 0 || block > cache->block_slab.fresh)
+		return false;
+	return cache->past.doubt ||
+	       (cache->records[block].state == KVPOOL_BLOCK_QUARANTINED &&
+		kvpool_reservation_at(cache, cache->blocks[block].reservation)->holder == past);
+}
+
 static bool claim_block(struct kvpool_cache *cache, struct kvpool_holder *holder,
-			const struct kvpool_wire_claim *claim)
+			const struct kvpool_wire_claim *claim, bool *sound)
 {
 	struct kvpool_reservation *r =
 		kvpool_reservation_find(cache, holder, claim->block, claim->generation);
 
+	if (!r && committed(cache, claim->block, claim->generation))
+		return true;
 	if (!r)
-		return committed(cache, claim->block, claim->generation);
-	if (r->kept)
+		*sound &= !may_be_written(cache, claim->block);
+	else if (r->kept)
 		r->kept = KVPOOL_KEPT_CLAIMED;
-	return true;
+	return r != NULL;
 }
 
 int kvpool_cache_claim(struct kvpool_cache *cache, struct kvpool_holder *holder, bool writes,
@@ -64,10 +81,8 @@ int kvpool_cache_claim(struct kvpool_cache *cache, struct kvpool_holder *holder,
 		lease = claim.lease ? find_lease(cache, holder, claim.lease) : NULL;
 		if (lease && lease->kept)
 			lease->kept = KVPOOL_KEPT_CLAIMED;
-		if (lease || (!claim.lease && writes && claim_block(cache, holder, &claim)))
+		if (lease || (!claim.lease && writes && claim_block(cache, holder, &claim, &all)))
 			found++;
-		else if (!claim.lease)
-			all = false;
 	}
 	*known = found;
 	*sound = all;

@@ -15,6 +15,7 @@ enum {
 	OPTION_SECONDS = 1,
 	OPTION_CLIENTS,
 	OPTION_DAEMON_KILL_EVERY,
+	OPTION_BLOW_MS,
 	OPTION_SEED,
 	OPTION_DAEMON,
 	OPTION_JSON,
@@ -26,6 +27,7 @@ static const struct option names[] = {
 	{"seconds", required_argument, NULL, OPTION_SECONDS},
 	{"clients", required_argument, NULL, OPTION_CLIENTS},
 	{"daemon-kill-every", required_argument, NULL, OPTION_DAEMON_KILL_EVERY},
+	{"blow-ms", required_argument, NULL, OPTION_BLOW_MS},
 	{"seed", required_argument, NULL, OPTION_SEED},
 	{"daemon", required_argument, NULL, OPTION_DAEMON},
 	{"json", no_argument, NULL, OPTION_JSON},
@@ -46,6 +48,8 @@ static const char help[] =
 	"  --seconds N            how long (default 60)\n"
 	"  --clients N            client processes, 1 to 64 (default 8)\n"
 	"  --daemon-kill-every N  seconds between two deaths of the daemon; 0: never (default 3)\n"
+	"  --blow-ms N            milliseconds between two blows at clients, on average (default "
+	"80)\n"
 	"  --seed N               what is done to whom, and in which order (default 1)\n"
 	"  --daemon PATH          the kvpoold to start; else $KVPOOLD, the one beside this "
 	"program,\n"
@@ -96,6 +100,10 @@ static int take_number(struct kvpool_torture_options *options, int option)
 		r = number("daemon-kill-every", optarg, 0, 1000000, &value);
 		options->daemon_kill_every = (uint32_t)value;
 		return r;
+	case OPTION_BLOW_MS:
+		r = number("blow-ms", optarg, 1, 1000000, &value);
+		options->blow_ms = (uint32_t)value;
+		return r;
 	default:
 		return number("seed", optarg, 0, UINT64_MAX, &options->seed);
 	}
@@ -133,6 +141,7 @@ int kvpool_torture_options_read(int argc, char **argv, struct kvpool_torture_opt
 		.seconds = 60,
 		.clients = 8,
 		.daemon_kill_every = 3,
+		.blow_ms = 80,
 	};
 	int option, r;
 

@@ -14,6 +14,7 @@ struct kvpool_torture_options {
 	uint32_t seconds;
 	uint32_t clients;
 	uint32_t daemon_kill_every; /* seconds; 0: never */
+	uint32_t blow_ms;           /* between two blows at clients, on average */
 	const char *daemon;         /* borrowed: argv; NULL: find it */
 };
 

@@ -16,7 +16,6 @@
 
 #define POLL_MS       2
 #define QUIET_NS      UINT64_C(30000000000)
-#define BLOW_NS_MAX   UINT64_C(160000000) /* between two blows at clients; half on average */
 #define SAMPLES       (1u << 16)
 #define S_NS          UINT64_C(1000000000)
 #define DESCRIPTOR_NS UINT64_C(3000000000)
@@ -111,13 +110,14 @@ static void play(struct kvpool_trial *trial)
 	uint64_t now = kvpool_monotonic_ns();
 	uint64_t every = trial->options->daemon_kill_every * S_NS;
 	uint64_t end = now + trial->options->seconds * S_NS;
+	uint64_t blow_max = 2 * (uint64_t)trial->options->blow_ms * 1000000;
 	uint64_t blow = now, death = now + every;
 
 	while (now < end && !trial->broken && !kvpool_interrupt_asked()) {
 		kvpool_fleet_tend(&trial->fleet);
 		if (now >= blow) {
 			kvpool_trial_strike_client(trial);
-			blow = now + kvpool_random_below(&trial->random, BLOW_NS_MAX);
+			blow = now + kvpool_random_below(&trial->random, blow_max);
 		}
 		if (every != 0 && now >= death) {
 			kvpool_trial_strike_daemon(trial);
