@@ -295,7 +295,8 @@ static bool watched_by_another(const struct kvpool_client *client, const struct 
 /* Nothing of it is to be waited for, or what there is another peer waits for too. */
 static bool watched_enough(const struct kvpool_client *client, const struct kvpool_peer *peer)
 {
-	return peer->fd < 0 && (peer->gone || watched_by_another(client, peer));
+	return peer->fd < 0 &&
+	       (peer->gone || (!peer->claiming && watched_by_another(client, peer)));
 }
 
 void kvpool_client_leave(struct kvpool_client *client, struct kvpool_peer *peer)

@@ -27,10 +27,11 @@ int kvpool_serve_claim(struct kvpool_channel *ch, const struct kvpool_request *r
 			       &reply->granted, &sound);
 	if (r == 0 && !sound && !client->disputed) {
 		client->disputed = true;
-		kvpool_log(KVPOOL_LOG_WARNING,
-			   "client %u holds what is not known to be its own: what is in quarantine "
-			   "stays there until it is gone",
-			   client->id);
+		kvpool_log(
+			KVPOOL_LOG_WARNING,
+			"client %u holds what is not known to be its own: quarantine and what is "
+			"held back stay until it is gone",
+			client->id);
 	}
 	if (r == 0 && last)
 		kvpool_client_claimed(client, ch->peer);

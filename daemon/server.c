@@ -44,14 +44,17 @@ static uint64_t reserved_blocks(const struct kvpool_server *s)
 	return reserved;
 }
 
-/* Writers may finish what they began; readers keep their mappings whatever we do. */
+/*
+ * Writers may finish what they began, unless they can in the next life; readers keep their mappings
+ * whatever we do.
+ */
 static void leave_check(void *cookie, uint32_t events)
 {
 	struct kvpool_server *s = cookie;
 	uint64_t now = kvpool_clock_ns();
 
 	(void)events;
-	if (reserved_blocks(s) == 0 || now >= s->leave_ns)
+	if (s->config.pool.state || reserved_blocks(s) == 0 || now >= s->leave_ns)
 		s->leave = true;
 	else
 		kvpool_source_set_timer(s->leave_timer, now + LEAVE_CHECK_NS);

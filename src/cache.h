@@ -179,9 +179,10 @@ struct kvpool_holder *kvpool_cache_holder_find(const struct kvpool_cache *cache,
 
 /*
  * What a process of an adopted holder still holds, lease by lease and block by block; `known`
- * counts what is the holder's, or was committed. *sound is false where a block of the list is
- * neither, and may be among what is in quarantine as nobody's: then it is being written. `claims`
- * is peer memory; `writes`: blocks may be claimed, else only leases count. INVALID: n.
+ * counts what is the holder's, or was committed. *sound is false where one of the list is neither,
+ * and may be what could not be known: a block that is in quarantine as nobody's, or a lease for
+ * whose sake all are held. `claims` is peer memory; `writes`: blocks may be claimed, else only
+ * leases count. INVALID: n.
  */
 int kvpool_cache_claim(struct kvpool_cache *cache, struct kvpool_holder *holder, bool writes,
 		       uint32_t n, const struct kvpool_wire_claim *claims, uint32_t *known,

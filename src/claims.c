@@ -83,6 +83,9 @@ int kvpool_cache_claim(struct kvpool_cache *cache, struct kvpool_holder *holder,
 			lease->kept = KVPOOL_KEPT_CLAIMED;
 		if (lease || (!claim.lease && writes && claim_block(cache, holder, &claim, &all)))
 			found++;
+		/* It may be one that could not be known, and all are held for its sake. */
+		else if (claim.lease)
+			all &= cache->past.leaves == NULL;
 	}
 	*known = found;
 	*sound = all;
