@@ -284,7 +284,7 @@ static uint32_t claim_table(const struct kvpool_table *t, bool leases, struct kv
 	for (uint32_t i = 0; i < t->capacity; i++) {
 		uint64_t key = t->entries[i].key;
 
-		if (key == 0)
+		if (key == 0 || t->entries[i].value == OWED)
 			continue;
 		to[n++] = leases ? (struct kvpool_wire_claim){.lease = key}
 				 : (struct kvpool_wire_claim){.block = (uint32_t)(key >> 32),
@@ -300,7 +300,7 @@ int kvpool_ledger_claims(struct kvpool_ledger *ledger, struct kvpool_wire_claim 
 	uint32_t total, leases;
 
 	pthread_mutex_lock(&ledger->lock);
-	total = ledger->leases.n + ledger->blocks.n;
+	total = kvpool_ledger_held(ledger);
 	if (total > 0)
 		all = calloc(total, sizeof(*all));
 	if (all) {

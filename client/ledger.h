@@ -3,10 +3,11 @@
  * What this process holds through one channel of one daemon life: leases, and shards of reserved
  * blocks that it has neither committed nor aborted.
  *
- * Three uses: the blocks stay mapped while anything is held, also after the daemon died; what the
- * caller gave back, or never learned that it had, while the daemon did not listen, is owed: it is
- * told to the daemon with a later call; and both are claimed from the daemon's next life. Leases
- * and blocks that another member of the client took are not in here.
+ * Three uses: the blocks stay mapped while anything is held, also after the daemon died; what is
+ * held is claimed from the daemon's next life; and what the caller gave back, or never learned that
+ * it had, while the daemon did not listen, is owed: it is told to the daemon with a later call. It
+ * is not claimed: the daemon may have heard of it before it died. Leases and blocks that another
+ * member of the client holds are not in here.
  *
  * What is claimed is what was in a ledger when its session was succeeded by another one. So a
  * ledger that was moved takes nothing more: an answer that comes out of the old ring after that is
@@ -77,7 +78,7 @@ uint32_t kvpool_ledger_take_blocks(struct kvpool_ledger *ledger, struct kvpool_w
 /* Everything in `from` is in `to` from now on. -ENOMEM, and nothing moved. */
 int kvpool_ledger_move(struct kvpool_ledger *from, struct kvpool_ledger *to);
 
-/* All that is held and owed, as CLAIM has it; the caller frees *claims (NULL: none). -ENOMEM. */
+/* All that is held, as CLAIM has it; the caller frees *claims (NULL: none). -ENOMEM. */
 int kvpool_ledger_claims(struct kvpool_ledger *ledger, struct kvpool_wire_claim **claims,
 			 uint32_t *n);
 

@@ -71,7 +71,7 @@ static int send_claims(struct kvpool_link *link, const struct kvpool_wire_claim 
 	r = kvpool_link_call(link, &request, spin_ns, deadline, failure, &reply);
 	if (r == 0)
 		r = kvpool_failure_status(failure, reply.status, "claim");
-	/* Fewer is what the daemon took back before it died, and this side did not know yet. */
+	/* Fewer: what the daemon took back before it died, and a caller is not yet told of. */
 	if (r == 0 && reply.granted > n)
 		r = kvpool_failure_literal(failure, -EPROTO,
 					   "the daemon knows more than what was claimed");
