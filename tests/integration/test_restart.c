@@ -7,6 +7,7 @@
 #include "tests/integration/client_rig.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,35 @@ START_TEST(should_go_on_writing_what_was_reserved_before)
 }
 END_TEST
 
+START_TEST(should_let_go_of_what_a_handle_held_that_was_closed_while_no_daemon_was_there)
+{
+	pid_t supervisor = kvpool_harness_pid(daemon_), pid = (pid_t)number("pid");
+	struct kvpool_block blocks[4];
+	struct kvpool_match match;
+	struct kvpool_rig own;
+	uint8_t keys[4 * 32];
+
+	ck_assert_uint_eq(kvpool_rig_put(&rig, 1, 0, 4), 4);
+	kvpool_rig_keys(1, 0, 4, keys);
+	kvpool_rig_open(kvpool_harness_socket(daemon_),
+			(struct kvpool_options){.deadline_ns = KVPOOL_RIG_LONG}, &own);
+	ck_assert_int_eq(kvpool_match(own.channel, own.layout, keys, 4, 0, 0, KVPOOL_RIG_LONG,
+				      blocks, 4, &match),
+			 4);
+	ck_assert_int_eq(kill(supervisor, SIGSTOP), 0);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	while (kvpool_attached(own.pool))
+		(void)sched_yield();
+	kvpool_rig_close(&own);
+	ck_assert_int_eq(kill(supervisor, SIGCONT), 0);
+	kvpool_rig_until_attached(&rig);
+	kvpool_rig_until_number(daemon_, "restart.past_clients", 0);
+	ck_assert_int_eq(number("accounting.leases"), 0);
+	kvpool_rig_until_number(daemon_, "clients.attached_or_quarantined", 1);
+	ck_assert_int_eq(kvpool_rig_get(&rig, 1, 4), 4);
+}
+END_TEST
+
 START_TEST(should_free_what_a_dead_client_was_writing)
 {
 	struct kvpool_block blocks[3];
@@ -221,6 +251,8 @@ int main(void)
 	tcase_add_test(tc,
 		       should_go_on_reading_what_was_leased_before_though_it_was_forgotten_since);
 	tcase_add_test(tc, should_go_on_writing_what_was_reserved_before);
+	tcase_add_test(
+		tc, should_let_go_of_what_a_handle_held_that_was_closed_while_no_daemon_was_there);
 	tcase_add_test(tc, should_free_what_a_dead_client_was_writing);
 	tcase_add_test(tc, should_give_the_pool_up_after_three_lives_that_ended_at_once);
 	tcase_add_test(tc, should_leave_the_pool_to_the_next_life_when_told_to_restart);
