@@ -83,6 +83,17 @@ static int config_of(const struct kvpool_domain *domain, struct kvpool_cache_con
 	return 0;
 }
 
+/* The next life is not to have it. */
+static void forget_catalog(const struct kvpool_domain *domain)
+{
+	char name[KVPOOL_STORE_NAME_BYTES];
+
+	if (!domain->server->config.pool.state)
+		return;
+	kvpool_kept_catalog_name(domain->uid, name);
+	(void)kvpool_store_remove(name);
+}
+
 /* Where the catalog outlives us it is a memfd in the store. */
 static int make_catalog(struct kvpool_domain *domain, uint64_t bytes)
 {
@@ -188,6 +199,8 @@ static int domain_new(struct kvpool_server *s, uid_t uid, int fd,
 		r = fd < 0 ? make_cache(domain) : adopt_cache(domain, fd, result);
 	if (r != 0) {
 		kvpool_source_remove(domain->expiry);
+		if (fd < 0 && domain->catalog.address)
+			forget_catalog(domain);
 		kvpool_domain_share_return_all(domain);
 		kvpool_memory_free(&domain->catalog);
 		free(domain);
@@ -256,18 +269,13 @@ void kvpool_domain_client_left(struct kvpool_domain *domain)
 
 void kvpool_domain_free(struct kvpool_domain *domain)
 {
-	char name[KVPOOL_STORE_NAME_BYTES];
-
 	assert(domain->n_clients == 0);
 	kvpool_verify_domain_gone(domain);
 	kvpool_ghost_free_all(domain);
 	kvpool_cache_free(domain->cache);
 	kvpool_domain_share_return_all(domain);
 	assert(domain->n_segments == 0);
-	if (domain->server->config.pool.state) {
-		kvpool_kept_catalog_name(domain->uid, name);
-		(void)kvpool_store_remove(name);
-	}
+	forget_catalog(domain);
 	kvpool_kill_point(KVPOOL_KILL_DOMAIN_FREED);
 	kvpool_memory_free(&domain->catalog);
 	kvpool_source_remove(domain->expiry);
