@@ -201,7 +201,9 @@ static int domain_new(struct kvpool_server *s, uid_t uid, int fd,
 		kvpool_source_remove(domain->expiry);
 		if (fd < 0 && domain->catalog.address)
 			forget_catalog(domain);
-		kvpool_domain_share_return_all(domain);
+		/* For want of something now an earlier life's memory is not given up. */
+		if (fd < 0 || r > 0)
+			kvpool_domain_share_return_all(domain);
 		kvpool_memory_free(&domain->catalog);
 		free(domain);
 		return r;
