@@ -39,6 +39,9 @@ enum {
 	EXIT_USAGE = 2,
 };
 
+/* Of the daemon itself and of a first client, beside those of the segments. */
+#define DESCRIPTORS_MIN 32u
+
 /* How long the start line waits for the pool's first step, so that it can name the pages. */
 #define FIRST_STEP_MS 2000
 
@@ -191,6 +194,22 @@ static int choose(struct daemon *d)
 		return EXIT_USAGE;
 	}
 	return 0;
+}
+
+/* With fewer it would start, and then refuse everybody. */
+static int enough_descriptors(const struct daemon *d)
+{
+	uint64_t segments = d->sizing.bytes / d->sizing.segment_bytes;
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= segments + DESCRIPTORS_MIN)
+		return 0;
+	(void)fprintf(stderr,
+		      "kvpoold: %llu descriptors may be open (RLIMIT_NOFILE); a pool of %llu "
+		      "segments and one client need %llu\n",
+		      (unsigned long long)files.rlim_cur, (unsigned long long)segments,
+		      (unsigned long long)segments + DESCRIPTORS_MIN);
+	return EXIT_FAILURE;
 }
 
 static int check_only(const struct daemon *d)
@@ -355,6 +374,8 @@ static int run(struct daemon *d)
 	r = take_passed(d, &given);
 	if (r == 0)
 		r = choose(d);
+	if (r == 0)
+		r = enough_descriptors(d);
 	if (r != 0)
 		return r;
 	if (given.data < 0 && kvpool_socket_path_data(d->options.socket, d->socket) != 0) {
