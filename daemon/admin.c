@@ -166,13 +166,15 @@ static int start_http(struct kvpool_admin *admin)
 	const union MHD_DaemonInfo *info;
 	int r;
 
+	/* It does not say why it fails; the C library may have. */
+	errno = 0;
 	/* Connections are accepted by listener_accept.c, which survives a lack of descriptors. */
 	admin->http = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL,
 				       answer, admin, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
 				       MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS,
 				       MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 	if (!admin->http)
-		return -EIO;
+		return errno > 0 ? -errno : -EIO;
 	info = MHD_get_daemon_info(admin->http, MHD_DAEMON_INFO_EPOLL_FD);
 	if (!info || info->epoll_fd < 0)
 		return -EIO;

@@ -245,10 +245,12 @@ int kvpool_adopt(struct kvpool_server *s, struct kvpool_kept *kept)
 		return 0;
 	for (uint32_t i = 0; r == 0 && i < kept->n_catalogs; i++)
 		r = adopt_domain(s, kept, &kept->catalogs[i]);
+	/* This life is not to be: what it has not claimed is not nobody's. */
+	if (r != 0)
+		return r;
 	kvpool_pool_claimed(s->pool);
 	kvpool_kill_point(KVPOOL_KILL_SEGMENTS_CLAIMED);
-	if (r == 0)
-		r = adopt_clients(s, kept);
+	r = adopt_clients(s, kept);
 	if (r != 0)
 		return r;
 	kvpool_kill_point(KVPOOL_KILL_CLIENTS_ADOPTED);

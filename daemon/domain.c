@@ -82,6 +82,28 @@ static int config_of(const struct kvpool_domain *domain, struct kvpool_cache_con
 	return 0;
 }
 
+/* The next life is not to have it. */
+static void forget_notes(const struct kvpool_domain *domain)
+{
+	char name[KVPOOL_STORE_NAME_BYTES];
+
+	if (!domain->server->config.pool.state || !domain->notes.address)
+		return;
+	kvpool_kept_notes_name(domain->uid, name);
+	(void)kvpool_store_remove(name);
+}
+
+static void forget_kept(const struct kvpool_domain *domain)
+{
+	char name[KVPOOL_STORE_NAME_BYTES];
+
+	forget_notes(domain);
+	if (!domain->server->config.pool.state || !domain->catalog.address)
+		return;
+	kvpool_kept_catalog_name(domain->uid, name);
+	(void)kvpool_store_remove(name);
+}
+
 /* Where the catalog outlives us it is a memfd in the store. */
 static int make_catalog(struct kvpool_domain *domain, uint64_t bytes)
 {
@@ -221,7 +243,13 @@ static int domain_new(struct kvpool_server *s, uid_t uid, const struct kvpool_do
 		r = left ? adopt_cache(domain, left, result) : make_cache(domain);
 	if (r != 0) {
 		kvpool_source_remove(domain->expiry);
-		kvpool_domain_share_return_all(domain);
+		/* For want of something now an earlier life's memory is not given up. */
+		if (!left)
+			forget_kept(domain);
+		else if (r > 0 && left->notes < 0)
+			forget_notes(domain);
+		if (!left || r > 0)
+			kvpool_domain_share_return_all(domain);
 		kvpool_memory_free(&domain->catalog);
 		kvpool_memory_free(&domain->notes);
 		free(domain);
@@ -299,19 +327,12 @@ void kvpool_domain_past_left(struct kvpool_domain *domain)
 
 void kvpool_domain_free(struct kvpool_domain *domain)
 {
-	char name[KVPOOL_STORE_NAME_BYTES];
-
 	assert(domain->n_clients == 0 && domain->n_past == 0);
 	kvpool_verify_domain_gone(domain);
 	kvpool_cache_free(domain->cache);
 	kvpool_domain_share_return_all(domain);
 	assert(domain->n_segments == 0);
-	if (domain->server->config.pool.state) {
-		kvpool_kept_catalog_name(domain->uid, name);
-		(void)kvpool_store_remove(name);
-		kvpool_kept_notes_name(domain->uid, name);
-		(void)kvpool_store_remove(name);
-	}
+	forget_kept(domain);
 	kvpool_kill_point(KVPOOL_KILL_DOMAIN_FREED);
 	kvpool_memory_free(&domain->catalog);
 	kvpool_memory_free(&domain->notes);

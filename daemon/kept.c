@@ -153,6 +153,7 @@ static bool take(struct kvpool_kept *kept, const struct kvpool_store_kept_fd *fr
 	return true;
 }
 
+/* Negative errno: for want of something now, which is no reason to give up what is there. */
 static int take_state(struct kvpool_store_list *list, struct kvpool_kept *kept)
 {
 	for (size_t i = 0; i < list->n; i++) {
@@ -162,11 +163,12 @@ static int take_state(struct kvpool_store_list *list, struct kvpool_kept *kept)
 		if (strcmp(list->fds[i].name, KVPOOL_STATE_NAME) != 0)
 			continue;
 		r = kvpool_state_adopt(list->fds[i].fd, &fault, &kept->state);
+		if (r < 0)
+			return r;
 		if (r == 0)
 			list->fds[i].fd = -1;
 		else
-			(void)snprintf(kept->text, sizeof(kept->text), "its state: %s",
-				       r > 0 ? fault : strerror(-r));
+			(void)snprintf(kept->text, sizeof(kept->text), "its state: %s", fault);
 		return 0;
 	}
 	(void)snprintf(kept->text, sizeof(kept->text), "its state did not come back");
@@ -176,6 +178,7 @@ static int take_state(struct kvpool_store_list *list, struct kvpool_kept *kept)
 int kvpool_kept_sort(struct kvpool_store_list *list, struct kvpool_kept *out)
 {
 	struct kvpool_kept kept = {.state = NULL};
+	int r;
 
 	if (list->n == 0) {
 		*out = kept;
@@ -185,14 +188,15 @@ int kvpool_kept_sort(struct kvpool_store_list *list, struct kvpool_kept *out)
 	kept.catalogs = calloc(list->n, sizeof(*kept.catalogs));
 	kept.notes = calloc(list->n, sizeof(*kept.notes));
 	kept.processes = calloc(list->n, sizeof(*kept.processes));
-	if (!kept.segments || !kept.catalogs || !kept.notes || !kept.processes) {
+	r = kept.segments && kept.catalogs && kept.notes && kept.processes ? take_state(list, &kept)
+									   : -ENOMEM;
+	if (r != 0) {
 		free(kept.segments);
 		free(kept.catalogs);
 		free(kept.notes);
 		free(kept.processes);
-		return -ENOMEM;
+		return r;
 	}
-	(void)take_state(list, &kept);
 	for (size_t i = 0; kept.state && i < list->n; i++) {
 		if (list->fds[i].fd < 0)
 			continue;

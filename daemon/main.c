@@ -39,6 +39,9 @@ enum {
 	EXIT_USAGE = 2,
 };
 
+/* Of the daemon itself and of a first client, beside those of the segments. */
+#define DESCRIPTORS_MIN 32u
+
 /* How long the start line waits for the pool's first step, so that it can name the pages. */
 #define FIRST_STEP_MS 2000
 
@@ -59,6 +62,13 @@ struct daemon {
 static void complain(const char *text)
 {
 	(void)fprintf(stderr, "kvpoold: %s\n", text);
+}
+
+/* `error`: positive. Returns the exit code. */
+static int fail(const char *what, int error)
+{
+	(void)fprintf(stderr, "kvpoold: %s: %s\n", what, strerror(error));
+	return EXIT_FAILURE;
 }
 
 /* No core file, no look from other processes of this user, no file that others can read. */
@@ -186,6 +196,22 @@ static int choose(struct daemon *d)
 	return 0;
 }
 
+/* With fewer it would start, and then refuse everybody. */
+static int enough_descriptors(const struct daemon *d)
+{
+	uint64_t segments = d->sizing.bytes / d->sizing.segment_bytes;
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= segments + DESCRIPTORS_MIN)
+		return 0;
+	(void)fprintf(stderr,
+		      "kvpoold: %llu descriptors may be open (RLIMIT_NOFILE); a pool of %llu "
+		      "segments and one client need %llu\n",
+		      (unsigned long long)files.rlim_cur, (unsigned long long)segments,
+		      (unsigned long long)segments + DESCRIPTORS_MIN);
+	return EXIT_FAILURE;
+}
+
 static int check_only(const struct daemon *d)
 {
 	char text[128];
@@ -304,8 +330,10 @@ static int take_passed(struct daemon *d, struct kvpool_notify_sockets *given)
 	int r;
 
 	r = kvpool_notify_take_sockets(error, sizeof(error), given, &list);
+	if (r < 0)
+		return fail("cannot take what the service manager passed", -r);
 	if (r != 0) {
-		complain(r > 0 ? error : strerror(-r));
+		complain(error);
 		return EXIT_FAILURE;
 	}
 	if (d->options.check) {
@@ -314,11 +342,7 @@ static int take_passed(struct daemon *d, struct kvpool_notify_sockets *given)
 	}
 	r = kvpool_kept_sort(&list, &d->kept);
 	kvpool_kill_point(KVPOOL_KILL_KEPT_SORTED);
-	if (r != 0) {
-		complain(strerror(-r));
-		return EXIT_FAILURE;
-	}
-	return 0;
+	return r == 0 ? 0 : fail("cannot take over the pool of the earlier life", -r);
 }
 
 static void end(struct daemon *d)
@@ -329,10 +353,12 @@ static void end(struct daemon *d)
 		kvpool_source_remove(d->signals);
 	/*
 	 * Whoever keeps the pool may start the next life. It finds all as this one leaves it, as
-	 * after a crash: what clients still hold is not to be freed here.
+	 * after a crash: what clients still hold is not to be freed here, and the populating thread
+	 * may be at work still, also that of a server that was never whole.
 	 */
-	if (d->kept.state && d->server) {
-		kvpool_listener_close(&d->server->listener);
+	if (d->kept.state) {
+		if (d->server)
+			kvpool_listener_close(&d->server->listener);
 		return;
 	}
 	kvpool_server_free(d->server);
@@ -348,6 +374,8 @@ static int run(struct daemon *d)
 	r = take_passed(d, &given);
 	if (r == 0)
 		r = choose(d);
+	if (r == 0)
+		r = enough_descriptors(d);
 	if (r != 0)
 		return r;
 	if (given.data < 0 && kvpool_socket_path_data(d->options.socket, d->socket) != 0) {
@@ -358,10 +386,8 @@ static int run(struct daemon *d)
 	if (d->options.check)
 		return check_only(d);
 	r = catch_signals(d);
-	if (r != 0) {
-		complain(strerror(-r));
-		return EXIT_FAILURE;
-	}
+	if (r != 0)
+		return fail("cannot catch signals", -r);
 	r = open_sockets(d, &given, &data, &admin);
 	if (r == 0) {
 		keep(d);
@@ -408,8 +434,10 @@ int main(int argc, char *argv[])
 	protect();
 	r = kvpool_options_read(argc, argv, KVPOOL_OPTIONS_FILE, error, &d.options);
 	if (r != 0) {
-		complain(r > 0 ? error : strerror(-r));
-		return r > 0 ? EXIT_USAGE : EXIT_FAILURE;
+		if (r < 0)
+			return fail("cannot read the settings", -r);
+		complain(error);
+		return EXIT_USAGE;
 	}
 	if (d.options.help)
 		kvpool_options_help(stdout);

@@ -104,7 +104,7 @@ void kvpool_peer_violate(struct kvpool_peer *peer, enum kvpool_violation kind,
 			      "process %d of user %u: %s; dropped", (int)peer->pid,
 			      (unsigned int)peer->uid, text);
 	peer->server->counters.refused++;
-	kvpool_peer_io_refuse(peer->fd, reason, text);
+	(void)kvpool_peer_io_refuse(peer->fd, reason, text);
 	kvpool_peer_end(peer);
 }
 
@@ -119,7 +119,7 @@ void kvpool_peer_refuse(struct kvpool_peer *peer, enum kvpool_refusal reason, co
 	kvpool_log(KVPOOL_LOG_INFO, "process %d of user %u refused: %s", (int)peer->pid,
 		   (unsigned int)peer->uid, text);
 	peer->server->counters.refused++;
-	kvpool_peer_io_refuse(peer->fd, reason, text);
+	(void)kvpool_peer_io_refuse(peer->fd, reason, text);
 	kvpool_peer_end(peer);
 }
 
@@ -264,7 +264,7 @@ static int greet(const struct kvpool_peer *peer)
 static void turn_away(struct kvpool_server *s, int fd, enum kvpool_refusal reason, const char *text)
 {
 	s->counters.refused++;
-	kvpool_peer_io_refuse(fd, reason, text);
+	(void)kvpool_peer_io_refuse(fd, reason, text);
 	(void)close(fd);
 }
 

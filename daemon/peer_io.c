@@ -63,7 +63,7 @@ int kvpool_peer_io_receive(int fd, void *buffer, uint32_t *bytes)
 	return 0;
 }
 
-void kvpool_peer_io_refuse(int fd, enum kvpool_refusal reason, const char *text)
+int kvpool_peer_io_refuse(int fd, enum kvpool_refusal reason, const char *text)
 {
 	struct kvpool_refused refused = {
 		.head = {KVPOOL_MESSAGE_REFUSED, sizeof(refused)},
@@ -73,7 +73,7 @@ void kvpool_peer_io_refuse(int fd, enum kvpool_refusal reason, const char *text)
 	};
 
 	(void)snprintf(refused.text, sizeof(refused.text), "%s", text);
-	(void)kvpool_peer_io_send(fd, &refused, sizeof(refused), NULL, 0);
+	return kvpool_peer_io_send(fd, &refused, sizeof(refused), NULL, 0);
 }
 
 void kvpool_peer_io_drain(int fd)

@@ -23,8 +23,8 @@ enum {
 /* Reads one packet into `buffer` of KVPOOL_MESSAGE_BYTES_MAX. -EAGAIN: there is none. */
 int kvpool_peer_io_receive(int fd, void *buffer, uint32_t *bytes);
 
-/* Sends REFUSED, best effort. */
-void kvpool_peer_io_refuse(int fd, enum kvpool_refusal reason, const char *text);
+/* Sends REFUSED. Negative errno, which matters only where the peer is to stay. */
+int kvpool_peer_io_refuse(int fd, enum kvpool_refusal reason, const char *text);
 
 /* Takes what lies unread, so that a close lets the other side read our last words. */
 void kvpool_peer_io_drain(int fd);

@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* A message that could not be sent: the peer does not read, or is gone. */
+/* A message that could not be sent: the peer does not read, or is gone. False: so is the peer. */
 static bool send_failed(struct kvpool_peer *peer, int r)
 {
 	if (r == -EAGAIN)
@@ -24,6 +24,27 @@ static bool send_failed(struct kvpool_peer *peer, int r)
 	else
 		kvpool_peer_end(peer);
 	return false;
+}
+
+/*
+ * Not the peer's doing: the host is short of something, which may be room for descriptors that
+ * others have not read yet.
+ */
+static bool is_shortage(int r)
+{
+	return r != -EAGAIN && r != -EPIPE && r != -ECONNRESET;
+}
+
+/*
+ * Says no and goes on. Where not even that can be said the peer ends: it would take the next answer
+ * for this one. False: it is gone.
+ */
+static bool decline(struct kvpool_peer *peer, enum kvpool_refusal reason, const char *text)
+{
+	int r = kvpool_peer_io_refuse(peer->fd, reason, text);
+
+	peer->server->counters.refused++;
+	return r == 0 || send_failed(peer, r);
 }
 
 static bool zero(const uint8_t *bytes, size_t n)
@@ -80,9 +101,7 @@ static bool no_channel(struct kvpool_peer *peer, enum kvpool_refusal reason, con
 		kvpool_peer_refuse(peer, reason, "no channel: %s", text);
 		return false;
 	}
-	peer->server->counters.refused++;
-	kvpool_peer_io_refuse(peer->fd, reason, text);
-	return true;
+	return decline(peer, reason, text);
 }
 
 /* Makes a channel and sends it. False: the peer is gone. */
@@ -115,6 +134,10 @@ static bool give_channel(struct kvpool_peer *peer, uint32_t entries, uint64_t ar
 	fds[1] = ch->bell_in;
 	fds[2] = ch->bell_out;
 	r = kvpool_peer_io_send(peer->fd, &grant, sizeof(grant), fds, 3);
+	if (r != 0 && is_shortage(r)) {
+		kvpool_channel_free(ch);
+		return no_channel(peer, KVPOOL_REFUSAL_RESOURCES, strerror(-r));
+	}
 	if (r != 0)
 		return send_failed(peer, r);
 	kvpool_memory_close_fd(&ch->memory);
@@ -199,7 +222,12 @@ static bool welcome(struct kvpool_peer *peer, const struct kvpool_attach *m, boo
 	memcpy(w.token, client->token, sizeof(w.token));
 	memcpy(w.domain, client->domain->name, sizeof(w.domain));
 	r = kvpool_peer_io_send(peer->fd, &w, sizeof(w), NULL, 0);
-	return r == 0 || send_failed(peer, r);
+	if (r == 0)
+		return true;
+	if (!is_shortage(r))
+		return send_failed(peer, r);
+	kvpool_peer_refuse(peer, KVPOOL_REFUSAL_RESOURCES, "cannot attach: %s", strerror(-r));
+	return false;
 }
 
 /* Where the daemon only drains, a writer may need further members to finish. */
@@ -296,19 +324,16 @@ static bool on_segment_get(struct kvpool_peer *peer, const void *packet)
 	int fd, r;
 
 	r = kvpool_domain_segment(peer->client->domain, m->segment, peer->read_only, &segment, &fd);
-	if (r == KVPOOL_DOMAIN_E_UNKNOWN) {
-		kvpool_peer_io_refuse(peer->fd, KVPOOL_REFUSAL_UNKNOWN,
-				      "no such segment in this domain");
-		return true;
-	}
-	if (r != 0) {
-		kvpool_peer_refuse(peer, KVPOOL_REFUSAL_RESOURCES, "no segment: %s", strerror(-r));
-		return false;
-	}
+	if (r == KVPOOL_DOMAIN_E_UNKNOWN)
+		return decline(peer, KVPOOL_REFUSAL_UNKNOWN, "no such segment in this domain");
+	if (r != 0)
+		return decline(peer, KVPOOL_REFUSAL_RESOURCES, strerror(-r));
 	grant.node = segment->node;
 	grant.bytes = segment->bytes;
 	grant.page_shift = page_shift(segment->pages);
 	r = kvpool_peer_io_send(peer->fd, &grant, sizeof(grant), &fd, 1);
+	if (r != 0 && is_shortage(r))
+		return decline(peer, KVPOOL_REFUSAL_RESOURCES, strerror(-r));
 	return r == 0 || send_failed(peer, r);
 }
 

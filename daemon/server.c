@@ -197,7 +197,12 @@ int kvpool_server_new(const struct kvpool_server_config *config, struct kvpool_s
 	r = make_parts(s, &what);
 	if (r != 0) {
 		kvpool_log(KVPOOL_LOG_ERROR, "cannot have %s: %s", what, strerror(-r));
-		kvpool_server_free(s);
+		/*
+		 * Where an earlier life's pool was taken over, in part perhaps, freeing would give
+		 * it up: it stays as after a crash, for the next life to try again.
+		 */
+		if (!s->config.pool.state)
+			kvpool_server_free(s);
 		return r;
 	}
 	*out = s;

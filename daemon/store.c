@@ -4,17 +4,30 @@
  */
 #include "daemon/store.h"
 
+#include "daemon/clock.h"
 #include "daemon/log.h"
 #include "daemon/manager.h"
 #include "shm/base.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define OWED_MAX 256u
+
+/*
+ * Names whose removal could not be sent: told again before the next message, since what has them is
+ * memory that nobody uses. What is beyond the bound stays until the next life, which drops it.
+ */
+static pthread_mutex_t owed_lock = PTHREAD_MUTEX_INITIALIZER;
+static char owed[OWED_MAX][KVPOOL_STORE_NAME_BYTES]; /* under `owed_lock` */
+static size_t n_owed;                                /* likewise */
 
 /* Descriptors in the store, as far as this process knows. Relaxed, no edge: a count by itself. */
 static _Atomic unsigned int held;
@@ -52,15 +65,50 @@ bool kvpool_store_kept(void)
 	return kvpool_manager_exists() && said_room() > 0;
 }
 
-int kvpool_store_put(const char *name, int fd)
+static int send_removal(const char *name)
+{
+	char text[64 + KVPOOL_STORE_NAME_BYTES];
+	int r;
+
+	(void)snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
+	r = kvpool_manager_send(text, -1);
+	/* No edge: see `held`. */
+	if (r == 0 && atomic_load_explicit(&held, memory_order_relaxed) > 0)
+		count(-1);
+	return r;
+}
+
+/* Under `owed_lock`. */
+static void owe(const char *name)
+{
+	if (n_owed < OWED_MAX)
+		(void)snprintf(owed[n_owed++], KVPOOL_STORE_NAME_BYTES, "%s", name);
+}
+
+/* 0, or what keeps the rest from being told. Under `owed_lock`. */
+static int pay(void)
+{
+	int r;
+
+	while (n_owed > 0) {
+		r = send_removal(owed[n_owed - 1]);
+		if (r != 0)
+			return r;
+		n_owed--;
+	}
+	return 0;
+}
+
+/* Under `owed_lock`. */
+static int send_put(const char *name, int fd)
 {
 	char text[64 + KVPOOL_STORE_NAME_BYTES];
 	unsigned int room = said_room();
-	int r;
+	/* The name may be one of those that are owed. */
+	int r = pay();
 
-	assert(kvpool_store_name_valid(name));
-	if (!kvpool_manager_exists())
-		return KVPOOL_STORE_E_NONE;
+	if (r != 0)
+		return r;
 	/* No edge: see `held`. */
 	if (atomic_load_explicit(&held, memory_order_relaxed) >=
 	    (room > 0 ? room : KVPOOL_STORE_MAX))
@@ -73,19 +121,47 @@ int kvpool_store_put(const char *name, int fd)
 	return r;
 }
 
-int kvpool_store_remove(const char *name)
+/* Under `owed_lock`. */
+static void say_not_kept(const char *name, int r)
 {
-	char text[64 + KVPOOL_STORE_NAME_BYTES];
+	static struct kvpool_log_limit limit = KVPOOL_LOG_LIMIT(5, 10 * KVPOOL_NS_PER_S);
+	uint64_t suppressed;
+
+	if (kvpool_log_limit_pass(&limit, kvpool_clock_ns(), &suppressed))
+		kvpool_log(KVPOOL_LOG_WARNING,
+			   "the next life will not have %s: %s (and %" PRIu64 " more before)", name,
+			   r < 0 ? strerror(-r) : "the store is full", suppressed);
+}
+
+int kvpool_store_put(const char *name, int fd)
+{
 	int r;
 
 	assert(kvpool_store_name_valid(name));
 	if (!kvpool_manager_exists())
 		return KVPOOL_STORE_E_NONE;
-	(void)snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
-	r = kvpool_manager_send(text, -1);
-	/* No edge: see `held`. */
-	if (r == 0 && atomic_load_explicit(&held, memory_order_relaxed) > 0)
-		count(-1);
+	(void)pthread_mutex_lock(&owed_lock);
+	r = send_put(name, fd);
+	if (r != 0)
+		say_not_kept(name, r);
+	(void)pthread_mutex_unlock(&owed_lock);
+	return r;
+}
+
+int kvpool_store_remove(const char *name)
+{
+	int r;
+
+	assert(kvpool_store_name_valid(name));
+	if (!kvpool_manager_exists())
+		return KVPOOL_STORE_E_NONE;
+	(void)pthread_mutex_lock(&owed_lock);
+	r = pay();
+	if (r == 0)
+		r = send_removal(name);
+	if (r != 0)
+		owe(name);
+	(void)pthread_mutex_unlock(&owed_lock);
 	return r;
 }
 

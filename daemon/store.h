@@ -53,11 +53,14 @@ bool kvpool_store_kept(void);
 /*
  * Has `fd` (borrowed) kept under this name, which no descriptor in the store has. Waits a second at
  * most. 0: it is on its way, before anything that happens to this process later; systemd tells
- * nobody whether it took it. KVPOOL_STORE_E_, negative errno.
+ * nobody whether it took it. KVPOOL_STORE_E_, negative errno; but for E_NONE the log has it.
  */
 int kvpool_store_put(const char *name, int fd);
 
-/* Whoever keeps it closes what has this name. KVPOOL_STORE_E_NONE, negative errno. */
+/*
+ * Whoever keeps it closes what has this name. KVPOOL_STORE_E_NONE; negative errno: it could not be
+ * told now, and is told again with the next put or removal.
+ */
 int kvpool_store_remove(const char *name);
 
 /*

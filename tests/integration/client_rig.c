@@ -151,6 +151,57 @@ void kvpool_rig_until_attached(struct kvpool_rig *rig)
 		      kvpool_channel_error(rig->channel));
 }
 
+void kvpool_rig_try_put(struct kvpool_rig *rig, uint64_t chain, uint32_t n)
+{
+	struct kvpool_block blocks[KVPOOL_RIG_KEYS];
+	uint8_t keys[KVPOOL_RIG_KEYS * KVPOOL_KEY_SIZE];
+	uint64_t words[WORDS];
+	struct kvpool_piece piece = {words, sizeof(words)};
+
+	kvpool_rig_until_attached(rig);
+	kvpool_rig_keys(chain, 0, n, keys);
+	if (kvpool_reserve(rig->channel, rig->layout, 0, NULL, keys, n, KVPOOL_RIG_LONG, blocks) <=
+	    0)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		if (blocks[i].block == 0)
+			continue;
+		kvpool_rig_stamp(chain, i, words, WORDS);
+		if (kvpool_store(rig->channel, rig->layout, 0, &blocks[i], 0, &piece, 1) == 0 &&
+		    kvpool_commit(rig->channel, &blocks[i], 1, KVPOOL_ALL_SHARDS,
+				  KVPOOL_RIG_LONG) == 1)
+			blocks[i].block = 0;
+	}
+	(void)kvpool_abort(rig->channel, blocks, n, KVPOOL_RIG_LONG);
+}
+
+int64_t kvpool_rig_try_get(struct kvpool_rig *rig, uint64_t chain, uint32_t n, uint32_t *read)
+{
+	struct kvpool_block blocks[KVPOOL_RIG_KEYS];
+	uint8_t keys[KVPOOL_RIG_KEYS * KVPOOL_KEY_SIZE];
+	uint64_t words[WORDS];
+	struct kvpool_piece piece = {words, sizeof(words)};
+	struct kvpool_match match;
+	uint32_t good = 0;
+	int64_t hit;
+
+	kvpool_rig_until_attached(rig);
+	kvpool_rig_keys(chain, 0, n, keys);
+	hit = kvpool_match(rig->channel, rig->layout, keys, n, 0, 0, KVPOOL_RIG_LONG, blocks,
+			   KVPOOL_RIG_KEYS, &match);
+	for (uint32_t i = 0; hit > 0 && i < match.reported; i++) {
+		if (kvpool_load(rig->channel, rig->layout, 0, &blocks[i], 0, &piece, 1) != 0)
+			continue;
+		ck_assert_uint_eq(kvpool_rig_wrong(chain, i, words, WORDS), 0);
+		good++;
+	}
+	if (read)
+		*read = good;
+	if (hit >= 0)
+		kvpool_release(rig->channel, &match, 0);
+	return hit;
+}
+
 struct wanted {
 	const char *socket;
 	const char *path;

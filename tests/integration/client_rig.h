@@ -49,6 +49,14 @@ uint32_t kvpool_rig_put(struct kvpool_rig *rig, uint64_t chain, uint32_t from, u
  */
 int64_t kvpool_rig_get(struct kvpool_rig *rig, uint64_t chain, uint32_t n);
 
+/*
+ * The same of a daemon that may fail, die or be full: any call may miss. What is granted is stored
+ * and committed; how long a prefix is found, -1 where none could be asked for. What can be read has
+ * the right bytes; `read` (may be NULL) is how many blocks could.
+ */
+void kvpool_rig_try_put(struct kvpool_rig *rig, uint64_t chain, uint32_t n);
+int64_t kvpool_rig_try_get(struct kvpool_rig *rig, uint64_t chain, uint32_t n, uint32_t *read);
+
 /* Calls until the daemon answers again. */
 void kvpool_rig_until_attached(struct kvpool_rig *rig);
 

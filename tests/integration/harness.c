@@ -8,6 +8,7 @@
 
 #include "shm/handshake.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -36,6 +37,7 @@ struct kvpool_harness {
 	char **argv; /* owned, with its strings */
 	char *text;  /* owned: what kvpool_harness_stderr() returned last */
 	pid_t pid;
+	int status; /* of the last one that ended before it answered */
 };
 
 struct child {
@@ -166,15 +168,16 @@ static bool answers_or_ended(void *cookie)
 
 	if (changed(&child)) {
 		h->pid = 0;
+		h->status = child.status;
 		return true;
 	}
 	return answers(h);
 }
 
-static int start(struct kvpool_harness *h)
+/* -ECHILD: it ended first; -ETIMEDOUT: it does not answer. */
+static int begin(struct kvpool_harness *h)
 {
 	pid_t parent = getpid();
-	bool answered;
 
 	fflush(NULL);
 	h->pid = fork();
@@ -184,15 +187,20 @@ static int start(struct kvpool_harness *h)
 	}
 	if (h->pid == 0)
 		become_daemon(h, parent);
-	answered = kvpool_harness_until(answers_or_ended, h, START_MS);
-	if (answered && h->pid != 0)
+	if (!kvpool_harness_until(answers_or_ended, h, START_MS))
+		return -ETIMEDOUT;
+	return h->pid == 0 ? -ECHILD : 0;
+}
+
+static int start(struct kvpool_harness *h)
+{
+	int r = begin(h);
+
+	if (r == 0)
 		return 0;
-	fprintf(stderr, "kvpoold %s; its stderr:\n%s\n",
-		answered ? "ended before it answered" : "did not answer", kvpool_harness_stderr(h));
-	if (answered)
-		return -ECHILD;
+	fprintf(stderr, "kvpoold: %s; its stderr:\n%s\n", strerror(-r), kvpool_harness_stderr(h));
 	kvpool_harness_kill(h);
-	return -ETIMEDOUT;
+	return r;
 }
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
@@ -214,7 +222,8 @@ static void destroy(struct kvpool_harness *h)
 	free(h);
 }
 
-int kvpool_harness_new(const char *const *args, struct kvpool_harness **out)
+/* Folder and arguments, no daemon yet. */
+static int make(const char *const *args, struct kvpool_harness **out)
 {
 	const char *binary = getenv("KVPOOLD");
 	struct kvpool_harness *h;
@@ -230,14 +239,52 @@ int kvpool_harness_new(const char *const *args, struct kvpool_harness **out)
 		r = make_argv(h, binary, args);
 	else
 		h->folder[0] = '\0';
-	if (r == 0)
-		r = start(h);
 	if (r != 0) {
 		destroy(h);
 		return r;
 	}
 	*out = h;
 	return 0;
+}
+
+int kvpool_harness_new(const char *const *args, struct kvpool_harness **out)
+{
+	struct kvpool_harness *h;
+	int r;
+
+	r = make(args, &h);
+	if (r != 0)
+		return r;
+	r = start(h);
+	if (r != 0) {
+		destroy(h);
+		return r;
+	}
+	*out = h;
+	return 0;
+}
+
+int kvpool_harness_try(const char *const *args, struct kvpool_harness **out)
+{
+	struct kvpool_harness *h;
+	int r;
+
+	r = make(args, &h);
+	if (r != 0)
+		return r;
+	r = begin(h);
+	if (r != 0 && r != -ECHILD) {
+		kvpool_harness_kill(h);
+		destroy(h);
+		return r;
+	}
+	*out = h;
+	return 0;
+}
+
+int kvpool_harness_status(const struct kvpool_harness *h)
+{
+	return h->status;
 }
 
 void kvpool_harness_free(struct kvpool_harness *h)
@@ -338,6 +385,28 @@ const char *kvpool_harness_stderr(struct kvpool_harness *h)
 		have += (size_t)n;
 	close(fd);
 	return h->text;
+}
+
+int kvpool_harness_descriptors(pid_t pid, const char *part)
+{
+	char path[64], link[64 + 256], target[256];
+	const struct dirent *entry;
+	int n = 0;
+	DIR *dir;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir))) {
+		ssize_t bytes;
+
+		(void)snprintf(link, sizeof(link), "%s/%s", path, entry->d_name);
+		bytes = readlink(link, target, sizeof(target) - 1);
+		target[bytes > 0 ? bytes : 0] = '\0';
+		n += strstr(target, part) != NULL;
+	}
+	if (dir)
+		(void)closedir(dir);
+	return n;
 }
 
 int kvpool_harness_manage(void)

@@ -25,6 +25,15 @@ struct kvpool_harness;
 int kvpool_harness_new(const char *const *args, struct kvpool_harness **out);
 
 /*
+ * As kvpool_harness_new(), but a daemon that ends before it answers is no failure and prints
+ * nothing: it does not run, and kvpool_harness_status() says how it ended.
+ */
+int kvpool_harness_try(const char *const *args, struct kvpool_harness **out);
+
+/* How the life ended that did not come as far as to answer: a wait status as of waitpid(2). */
+int kvpool_harness_status(const struct kvpool_harness *h);
+
+/*
  * Stops the daemon and removes the folder. Takes NULL. Aborts, with the daemon's stderr printed,
  * where the daemon still ran and did not end with 0.
  */
@@ -51,6 +60,9 @@ void kvpool_harness_resume(struct kvpool_harness *h);
 /* Everything it has written to stderr, over all its lives. Valid until the next call; never NULL.
  */
 const char *kvpool_harness_stderr(struct kvpool_harness *h);
+
+/* How many descriptors of a process have `part` in what they are; 0 where we may not look. */
+int kvpool_harness_descriptors(pid_t pid, const char *part);
 
 /* Polls `condition` until it holds or `ms` have passed. Returns whether it held. */
 bool kvpool_harness_until(bool (*condition)(void *), void *cookie, unsigned int ms);

@@ -23,7 +23,6 @@
 
 #define OTHER_USER 65534
 #define SKIPPED    77
-#define WORDS      (KVPOOL_RIG_BYTES / 8)
 #define KEPT       5u   /* blocks of the chain that must stay */
 #define FILL       40u  /* chains of 60 blocks: more than the pool holds */
 #define TRIES      200u /* of a call that a daemon's death makes miss */
@@ -54,59 +53,12 @@ static bool armed(void)
 	return access(die_file, F_OK) == 0;
 }
 
-/* Reserves, stamps and commits what is granted; any call may miss. */
-static void try_put(struct kvpool_rig *r, uint64_t chain, uint32_t n)
-{
-	struct kvpool_block blocks[KVPOOL_RIG_KEYS];
-	uint8_t keys[KVPOOL_RIG_KEYS * 32];
-	uint64_t words[WORDS];
-	struct kvpool_piece piece = {words, sizeof(words)};
-
-	kvpool_rig_until_attached(r);
-	kvpool_rig_keys(chain, 0, n, keys);
-	if (kvpool_reserve(r->channel, r->layout, 0, NULL, keys, n, KVPOOL_RIG_LONG, blocks) <= 0)
-		return;
-	for (uint32_t i = 0; i < n; i++) {
-		if (blocks[i].block == 0)
-			continue;
-		kvpool_rig_stamp(chain, i, words, WORDS);
-		if (kvpool_store(r->channel, r->layout, 0, &blocks[i], 0, &piece, 1) == 0 &&
-		    kvpool_commit(r->channel, &blocks[i], 1, KVPOOL_ALL_SHARDS, KVPOOL_RIG_LONG) ==
-			    1)
-			blocks[i].block = 0;
-	}
-	(void)kvpool_abort(r->channel, blocks, n, KVPOOL_RIG_LONG);
-}
-
-/* How long a prefix is found. What can be read has the right bytes. */
-static int64_t try_get(struct kvpool_rig *r, uint64_t chain, uint32_t n)
-{
-	struct kvpool_block blocks[KVPOOL_RIG_KEYS];
-	uint8_t keys[KVPOOL_RIG_KEYS * 32];
-	uint64_t words[WORDS];
-	struct kvpool_piece piece = {words, sizeof(words)};
-	struct kvpool_match match;
-	int64_t hit;
-
-	kvpool_rig_until_attached(r);
-	kvpool_rig_keys(chain, 0, n, keys);
-	hit = kvpool_match(r->channel, r->layout, keys, n, 0, 0, KVPOOL_RIG_LONG, blocks,
-			   KVPOOL_RIG_KEYS, &match);
-	for (uint32_t i = 0; hit > 0 && i < match.reported; i++) {
-		if (kvpool_load(r->channel, r->layout, 0, &blocks[i], 0, &piece, 1) == 0)
-			ck_assert_uint_eq(kvpool_rig_wrong(chain, i, words, WORDS), 0);
-	}
-	if (hit >= 0)
-		kvpool_release(r->channel, &match, 0);
-	return hit;
-}
-
 /* All of these keys are READY in the end, whatever dies meanwhile. */
 static void put_all(struct kvpool_rig *r, uint64_t chain, uint32_t n)
 {
 	for (uint32_t try = 0; try < TRIES; try++) {
-		try_put(r, chain, n);
-		if (try_get(r, chain, n) == n)
+		kvpool_rig_try_put(r, chain, n);
+		if (kvpool_rig_try_get(r, chain, n, NULL) == n)
 			return;
 	}
 	ck_abort_msg("chain %lu cannot be stored", chain);
@@ -161,7 +113,7 @@ static pid_t begin_client(uid_t uid, uint64_t chain)
 			_exit(1);
 		kvpool_rig_open(kvpool_harness_socket(daemon_),
 				(struct kvpool_options){.deadline_ns = KVPOOL_RIG_LONG}, &own);
-		try_put(&own, chain, 10);
+		kvpool_rig_try_put(&own, chain, 10);
 		kvpool_rig_keys(chain + 1, 0, 3, keys);
 		(void)kvpool_reserve(own.channel, own.layout, 0, NULL, keys, 3, KVPOOL_RIG_LONG,
 				     blocks);
@@ -188,7 +140,7 @@ static void work(bool later)
 	pid_t mine, other;
 
 	for (uint64_t chain = 100; chain < 100 + FILL; chain++)
-		try_put(&rig, chain, 60);
+		kvpool_rig_try_put(&rig, chain, 60);
 	if (later)
 		arm();
 	other = begin_client(OTHER_USER, 200);
@@ -196,17 +148,17 @@ static void work(bool later)
 	mine = begin_client(0, 300);
 	/* Nothing moves between the users from here on. */
 	put_all(&rig, 1, KEPT);
-	try_put(&rig, 2, 20);
+	kvpool_rig_try_put(&rig, 2, 20);
 	kill_daemon();
-	ck_assert_int_eq(try_get(&rig, 1, KEPT), KEPT);
-	try_put(&rig, 3, 20);
+	ck_assert_int_eq(kvpool_rig_try_get(&rig, 1, KEPT, NULL), KEPT);
+	kvpool_rig_try_put(&rig, 3, 20);
 	end_client(mine);
 	end_client(other);
-	try_put(&rig, 4, 20);
+	kvpool_rig_try_put(&rig, 4, 20);
 	/* Now nobody holds anything. */
 	until_zero("restart.past_clients");
 	kill_daemon();
-	try_put(&rig, 5, 20);
+	kvpool_rig_try_put(&rig, 5, 20);
 }
 
 /* Nothing is held, the accounting is exact, and what must be there is. */
@@ -220,10 +172,10 @@ static void judge(void)
 	for (size_t i = 0; i < KVPOOL_ARRAY_SIZE(nothing); i++)
 		until_zero(nothing[i]);
 	kvpool_raw_expect_exact(kvpool_harness_admin_socket(daemon_));
-	ck_assert_int_eq(try_get(&rig, 1, KEPT), KEPT);
+	ck_assert_int_eq(kvpool_rig_try_get(&rig, 1, KEPT, NULL), KEPT);
 	/* Whatever else is found has the right bytes. */
 	for (uint64_t chain = 100; chain < 100 + FILL; chain++)
-		(void)try_get(&rig, chain, 60);
+		(void)kvpool_rig_try_get(&rig, chain, 60, NULL);
 }
 
 static void run(const char *point, bool later)
