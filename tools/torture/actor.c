@@ -8,6 +8,7 @@
 #include "tools/torture/mark.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -128,6 +129,39 @@ struct place {
 	uint32_t group, place, at;
 };
 
+/* Whose bytes they are instead: the first version of any key that they begin with. */
+static void name_writer(const struct kvpool_actor *actor, char *out, size_t bytes)
+{
+	for (uint32_t i = 0; i < KVPOOL_SHAPES * KVPOOL_SHAPE_GROUPS * KVPOOL_SHAPE_CHAINS *
+					 KVPOOL_SHAPE_DEPTH * KVPOOL_SHAPE_SHARDS;
+	     i++) {
+		uint32_t shard = i % KVPOOL_SHAPE_SHARDS, left = i / KVPOOL_SHAPE_SHARDS;
+		uint32_t place = left % KVPOOL_SHAPE_DEPTH, chain, group, shape;
+		uint64_t key, entry;
+		uint32_t version;
+
+		left /= KVPOOL_SHAPE_DEPTH;
+		chain = left % KVPOOL_SHAPE_CHAINS;
+		left /= KVPOOL_SHAPE_CHAINS;
+		shape = left % KVPOOL_SHAPES;
+		group = left / KVPOOL_SHAPES;
+		if (group >= kvpool_shapes[shape].groups)
+			continue;
+		key = kvpool_shape_key(shape, group, chain, place);
+		version = kvpool_mark_version(key, shard, actor->bytes);
+		if (version == 0 || version >= KVPOOL_BOOKS_VERSIONS_MAX)
+			continue;
+		entry = atomic_load(&actor->books->versions[version]);
+		if (entry >> 8 != key)
+			continue;
+		(void)snprintf(out, bytes, "%s group %u chain %u place %u shard %u version %u (%u)",
+			       kvpool_shapes[shape].label, group, chain, place, shard, version,
+			       (uint32_t)(entry & 0xff));
+		return;
+	}
+	(void)snprintf(out, bytes, "nobody's");
+}
+
 static void wrong(struct kvpool_actor *actor, const struct kvpool_actor_hit *hit, struct place p,
 		  uint32_t shard, uint32_t version, uint64_t bytes)
 {
@@ -135,12 +169,14 @@ static void wrong(struct kvpool_actor *actor, const struct kvpool_actor_hit *hit
 	uint64_t entry = version < KVPOOL_BOOKS_VERSIONS_MAX
 				 ? atomic_load(&actor->books->versions[version])
 				 : 0;
+	char writer[96];
 
+	name_writer(actor, writer, sizeof(writer));
 	atomic_fetch_add(&actor->slot->wrong, bytes);
 	kvpool_books_fault(
 		actor->books,
 		"%llu wrong bytes: %s, group %u, chain %u, place %u, shard %u; version "
-		"%u (%s, before: %u), block %u at %u:%u, life %llx, process %d",
+		"%u (%s, before: %u), block %u at %u:%u, life %llx, process %d; they are %s",
 		(unsigned long long)bytes, kvpool_shapes[hit->shape].label, p.group, hit->chain,
 		p.place, shard, version,
 		entry == 0 ? "never begun"
@@ -150,7 +186,7 @@ static void wrong(struct kvpool_actor *actor, const struct kvpool_actor_hit *hit
 		: (entry & 0xff) == KVPOOL_VERSION_DROPPED ? "given up"
 							   : "offered",
 		hit->versions[p.at], block->block, block->segment, block->offset,
-		(unsigned long long)block->epoch, (int)getpid());
+		(unsigned long long)block->epoch, (int)getpid(), writer);
 }
 
 /* False: there is nothing to look at, which only the first look may meet. */

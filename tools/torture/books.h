@@ -18,7 +18,7 @@
 #define KVPOOL_BOOKS_CLIENTS_MAX  64u
 #define KVPOOL_BOOKS_VERSIONS_MAX (1u << 26)
 #define KVPOOL_BOOKS_FAULTS_MAX   16u
-#define KVPOOL_BOOKS_TEXT_BYTES   240u
+#define KVPOOL_BOOKS_TEXT_BYTES   400u
 
 enum kvpool_version {
 	KVPOOL_VERSION_BEGUN = 1,   /* being written: must not be found */
