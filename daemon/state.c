@@ -266,6 +266,12 @@ bool kvpool_state_client_resumable(const struct kvpool_state_client *entry)
 	return entry->epoch_check == epoch_check(entry->id, entry->epoch);
 }
 
+void kvpool_state_client_never_resumes(struct kvpool_state_client *entry)
+{
+	/* epoch_check() is never 0. */
+	store_last(&entry->epoch_check, 0);
+}
+
 bool kvpool_state_client_valid(const struct kvpool_state_client *entry)
 {
 	return entry->id != 0 && entry->check == client_check(entry);

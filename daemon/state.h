@@ -131,6 +131,9 @@ void kvpool_state_client_remove(struct kvpool_state_client *entry);
 /* Whether the client can resume in a later life: it is known when it began. */
 bool kvpool_state_client_resumable(const struct kvpool_state_client *entry);
 
+/* From now on it cannot, in any life; it may hold what it held. */
+void kvpool_state_client_never_resumes(struct kvpool_state_client *entry);
+
 /* Whether it is an entry, as it was written. */
 bool kvpool_state_client_valid(const struct kvpool_state_client *entry);
 
