@@ -71,6 +71,7 @@ int kvpool_state_new(const struct kvpool_state_sizes *sizes, struct kvpool_state
 	header = state->memory.address;
 	memcpy(header->magic, KVPOOL_HEADER_MAGIC, sizeof(header->magic));
 	header->format_major = KVPOOL_STATE_MAJOR;
+	header->format_minor = KVPOOL_STATE_MINOR;
 	header->header_bytes = KVPOOL_HEADER_BYTES;
 	header->total_bytes = state->memory.bytes;
 	header->kind = KVPOOL_HEADER_STATE;

@@ -21,6 +21,7 @@
 
 #define KVPOOL_STATE_NAME        "kvpool-state"
 #define KVPOOL_STATE_MAJOR       1u
+#define KVPOOL_STATE_MINOR       1u /* 1: entries of clients have an epoch */
 #define KVPOOL_STATE_CLIENTS_MAX 16384u
 
 /* Lives that ended so soon after they had adopted that the pool is given up. */
