@@ -46,7 +46,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define KVPOOL_VERSION_MAJOR 0
-#define KVPOOL_VERSION_MINOR 1
+#define KVPOOL_VERSION_MINOR 2
 
 #define KVPOOL_KEY_SIZE 32
 

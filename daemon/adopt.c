@@ -98,6 +98,27 @@ static int find_clients(struct kvpool_kept *kept, struct kvpool_domain_left *lef
 	return 0;
 }
 
+struct losers {
+	struct kvpool_state *state; /* borrowed */
+	uid_t uid;
+};
+
+/*
+ * Leases of this user's clients are lost. One that resumed would read on what it holds no more; it
+ * begins anew, and says when it has let go of the old.
+ */
+static void leases_lost(void *cookie)
+{
+	const struct losers *losers = cookie;
+
+	for (uint32_t i = 0; i < KVPOOL_STATE_CLIENTS_MAX; i++) {
+		struct kvpool_state_client *entry = &losers->state->clients[i];
+
+		if (entry->id != 0 && entry->uid == losers->uid && entry->holding)
+			kvpool_state_client_never_resumes(entry);
+	}
+}
+
 /* The notes of a user's leases; -1 where they did not come back. Stays the caller's. */
 static int *notes_of(struct kvpool_kept *kept, uid_t uid)
 {
@@ -115,8 +136,12 @@ static int make_domain(struct kvpool_server *s, struct kvpool_kept *kept,
 		       struct kvpool_domain **domain)
 {
 	int *notes = notes_of(kept, catalog->uid);
-	struct kvpool_domain_left left = {
-		.uid = catalog->uid, .catalog = catalog->fd, .notes = *notes};
+	struct losers losers = {kept->state, catalog->uid};
+	struct kvpool_domain_left left = {.uid = catalog->uid,
+					  .catalog = catalog->fd,
+					  .notes = *notes,
+					  .lost = leases_lost,
+					  .cookie = &losers};
 	int r = find_clients(kept, &left);
 
 	if (r != 0)
@@ -137,6 +162,7 @@ static int adopt_domain(struct kvpool_server *s, struct kvpool_kept *kept,
 			struct kvpool_kept_catalog *catalog)
 {
 	struct kvpool_cache_adopted result = {0};
+	bool came_back = *notes_of(kept, catalog->uid) >= 0;
 	struct kvpool_domain *domain;
 	int r;
 
@@ -156,6 +182,10 @@ static int adopt_domain(struct kvpool_server *s, struct kvpool_kept *kept,
 	if (r != 0)
 		return r;
 	kvpool_kill_point(KVPOOL_KILL_CATALOG_ADOPTED);
+	if (result.notes_fault)
+		kvpool_log(KVPOOL_LOG_NOTICE, "domain %s: its leases are not known: %s",
+			   domain->name,
+			   came_back ? result.notes_fault : "their notes did not come back");
 	add(&s->adoption.sum, &result);
 	kvpool_log(KVPOOL_LOG_NOTICE,
 		   "domain %s: %" PRIu64 " blocks kept; dropped: %" PRIu64 " torn, %" PRIu64

@@ -191,7 +191,9 @@ static int adopt_cache(struct kvpool_domain *domain, const struct kvpool_domain_
 	struct kvpool_cache_left left = {.ranges = ranges,
 					 .clients = was->clients,
 					 .n_clients = was->n_clients,
-					 .others = was->others};
+					 .others = was->others,
+					 .lost = was->lost,
+					 .cookie = was->cookie};
 	struct kvpool_cache_config config;
 	struct stat st;
 	int r;

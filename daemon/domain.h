@@ -62,7 +62,9 @@ struct kvpool_domain_left {
 	int notes;               /* likewise, where they are of use; -1: did not come back */
 	const uint32_t *clients; /* borrowed, ascending: those that may go on */
 	uint32_t n_clients;
-	bool others; /* as in kvpool_cache_left */
+	bool others; /* these as in kvpool_cache_left */
+	void (*lost)(void *cookie);
+	void *cookie;
 };
 
 /*

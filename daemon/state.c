@@ -71,6 +71,7 @@ int kvpool_state_new(const struct kvpool_state_sizes *sizes, struct kvpool_state
 	header = state->memory.address;
 	memcpy(header->magic, KVPOOL_HEADER_MAGIC, sizeof(header->magic));
 	header->format_major = KVPOOL_STATE_MAJOR;
+	header->format_minor = KVPOOL_STATE_MINOR;
 	header->header_bytes = KVPOOL_HEADER_BYTES;
 	header->total_bytes = state->memory.bytes;
 	header->kind = KVPOOL_HEADER_STATE;
@@ -264,6 +265,12 @@ void kvpool_state_client_remove(struct kvpool_state_client *entry)
 bool kvpool_state_client_resumable(const struct kvpool_state_client *entry)
 {
 	return entry->epoch_check == epoch_check(entry->id, entry->epoch);
+}
+
+void kvpool_state_client_never_resumes(struct kvpool_state_client *entry)
+{
+	/* epoch_check() is never 0. */
+	store_last(&entry->epoch_check, 0);
 }
 
 bool kvpool_state_client_valid(const struct kvpool_state_client *entry)

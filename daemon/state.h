@@ -21,6 +21,7 @@
 
 #define KVPOOL_STATE_NAME        "kvpool-state"
 #define KVPOOL_STATE_MAJOR       1u
+#define KVPOOL_STATE_MINOR       1u /* 1: entries of clients have an epoch */
 #define KVPOOL_STATE_CLIENTS_MAX 16384u
 
 /* Lives that ended so soon after they had adopted that the pool is given up. */
@@ -130,6 +131,9 @@ void kvpool_state_client_remove(struct kvpool_state_client *entry);
 
 /* Whether the client can resume in a later life: it is known when it began. */
 bool kvpool_state_client_resumable(const struct kvpool_state_client *entry);
+
+/* From now on it cannot, in any life; it may hold what it held. */
+void kvpool_state_client_never_resumes(struct kvpool_state_client *entry);
 
 /* Whether it is an entry, as it was written. */
 bool kvpool_state_client_valid(const struct kvpool_state_client *entry);

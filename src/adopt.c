@@ -346,7 +346,7 @@ static int adopt_blocks(struct adoption *a)
 	/* Backwards, so that free ids are taken from the first on. */
 	for (uint32_t block = a->last; block > 0; block--)
 		keep(a, block);
-	r = kvpool_leases_adopt(cache, a->result, &exact);
+	r = kvpool_leases_adopt(cache, a->left, a->result, &exact);
 	if (r == 0 && (!exact || a->left->others))
 		r = hold_leaves(a);
 	relax_leaves(a);

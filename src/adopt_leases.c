@@ -153,21 +153,45 @@ static int adopt_one(struct kvpool_cache *cache, uint32_t index,
 	return 0;
 }
 
-int kvpool_leases_adopt(struct kvpool_cache *cache, struct kvpool_cache_adopted *result,
-			bool *exact)
+/* Whether a note is there that nobody can read. */
+static bool any_rotten(const struct kvpool_notes *notes, uint32_t last)
+{
+	struct kvpool_note_half note;
+
+	for (uint32_t i = 1; i <= last; i++) {
+		if (kvpool_note_read(notes, i, &note) == KVPOOL_NOTE_ROTTEN)
+			return true;
+	}
+	return false;
+}
+
+static void say_lost(const struct kvpool_cache_left *left)
+{
+	if (left->lost)
+		left->lost(left->cookie);
+}
+
+int kvpool_leases_adopt(struct kvpool_cache *cache, const struct kvpool_cache_left *left,
+			struct kvpool_cache_adopted *result, bool *exact)
 {
 	struct kvpool_notes *notes = &cache->notes;
-	bool all = true;
+	bool all;
 	uint32_t last;
 	int r = 0;
 
-	if (!notes->notes || kvpool_notes_fault(notes, cache->catalog.header->epoch)) {
+	if (notes->notes)
+		result->notes_fault = kvpool_notes_fault(notes, cache->catalog.header->epoch);
+	if (!notes->notes || result->notes_fault) {
+		say_lost(left);
 		if (notes->notes)
 			kvpool_notes_begin(notes, cache->config.epoch);
 		*exact = false;
 		return 0;
 	}
 	last = KVPOOL_MIN(notes->control->fresh, notes->max);
+	all = !any_rotten(notes, last);
+	if (!all)
+		say_lost(left);
 	notes->control->fresh = last;
 	kvpool_slab_adopt(&cache->lease_slab, last);
 	/* Backwards, so that free indices are taken from the first on. */
@@ -184,7 +208,6 @@ int kvpool_leases_adopt(struct kvpool_cache *cache, struct kvpool_cache_adopted 
 			result->leases++;
 			continue;
 		}
-		all &= state != KVPOOL_NOTE_ROTTEN;
 		kvpool_note_clear(notes, i);
 		*kvpool_lease_at(cache, i) =
 			(struct kvpool_lease){.generation = kvpool_note_generation(notes, i)};

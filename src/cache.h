@@ -86,7 +86,8 @@ struct kvpool_cache_adopted {
 	uint64_t writing;     /* of the unfinished, those whose writer may go on */
 	uint64_t leases;      /* of clients that may go on */
 	bool all_leases;      /* every lease is known; else all blocks are held as by one */
-	const char *fault;    /* why nothing could be kept; NULL: it could */
+	const char *notes_fault; /* why no lease is known; NULL: they are, or there are no notes */
+	const char *fault;       /* why nothing could be kept; NULL: it could */
 };
 
 /* Memory that the cache of the earlier life had: whole extents. */
@@ -103,6 +104,13 @@ struct kvpool_cache_left {
 	const uint32_t *clients; /* ascending: those that may go on */
 	uint32_t n_clients;
 	bool others; /* there are clients that may not, but may still read and write */
+	/*
+	 * Leases are lost: no client that held anything may go on, in this life or a later one,
+	 * since none of them would be told of it. Called before the next life could take what is
+	 * left for all there was. NULL: nobody asks.
+	 */
+	void (*lost)(void *cookie);
+	void *cookie;
 };
 
 /*

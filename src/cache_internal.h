@@ -413,8 +413,8 @@ void kvpool_reservation_free_all(struct kvpool_cache *cache, struct kvpool_holde
  * The leases of the holders that there are, from the notes of an earlier life; blocks are adopted.
  * Others' notes are emptied. *exact is false where not all that is leased is known. -ENOMEM.
  */
-int kvpool_leases_adopt(struct kvpool_cache *cache, struct kvpool_cache_adopted *result,
-			bool *exact);
+int kvpool_leases_adopt(struct kvpool_cache *cache, const struct kvpool_cache_left *left,
+			struct kvpool_cache_adopted *result, bool *exact);
 
 /* ---- waiters.c ---- */
 
