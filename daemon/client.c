@@ -165,17 +165,40 @@ struct kvpool_client *kvpool_client_find(struct kvpool_domain *domain,
 	return NULL;
 }
 
+static void add_member(struct kvpool_client *client, struct kvpool_peer *peer)
+{
+	peer->client = client;
+	kvpool_list_append(&client->members, &peer->member_link);
+	client->n_members++;
+	client->n_open++;
+}
+
 int kvpool_client_join(struct kvpool_client *client, struct kvpool_peer *peer)
 {
 	assert(!client->ended);
 	if (client->n_members >= KVPOOL_CLIENT_MEMBERS_MAX)
 		return KVPOOL_REFUSAL_LIMIT;
-	peer->client = client;
 	peer->member = client->next_member++;
-	kvpool_list_append(&client->members, &peer->member_link);
 	keep_member(client, peer);
-	client->n_members++;
-	client->n_open++;
+	add_member(client, peer);
+	return 0;
+}
+
+int kvpool_client_rejoin(struct kvpool_client *client, struct kvpool_peer *peer, const char *name)
+{
+	assert(!client->ended);
+	if (client->n_members >= KVPOOL_CLIENT_MEMBERS_MAX)
+		return KVPOOL_REFUSAL_LIMIT;
+	/* First: the client is not to seem to be all there in between. */
+	peer->claiming = true;
+	client->n_claiming++;
+	if (client->name[0] == '\0')
+		(void)strncpy(client->name, name, sizeof(client->name) - 1);
+	if (!kvpool_client_back(client, peer)) {
+		peer->member = client->next_member++;
+		keep_member(client, peer);
+	}
+	add_member(client, peer);
 	return 0;
 }
 
@@ -264,6 +287,9 @@ static void end(struct kvpool_client *client)
 	struct kvpool_holder_usage usage;
 
 	client->ended = true;
+	/* First: what it held is not to be gone for a next life that takes it for there. */
+	if (client->kept)
+		kvpool_state_client_never_resumes(client->kept);
 	kvpool_cache_holder_quarantine(client->domain->cache, client->holder);
 	kvpool_kill_point(KVPOOL_KILL_CLIENT_ENDED);
 	kvpool_cache_holder_usage(client->holder, &usage);

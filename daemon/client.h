@@ -78,6 +78,12 @@ bool kvpool_client_token_equal(const uint8_t a[KVPOOL_TOKEN_BYTES],
 int kvpool_client_join(struct kvpool_client *client, struct kvpool_peer *peer);
 
 /*
+ * The same for one that resumes, as `name`: in place of the member that its process was in an
+ * earlier life, if it is not back yet. It is to say what it holds.
+ */
+int kvpool_client_rejoin(struct kvpool_client *client, struct kvpool_peer *peer, const char *name);
+
+/*
  * The member is over and its channels are gone. With the last one leases end at once. Frees the
  * peer where it need not be watched any more, and the client where it was the last.
  */
@@ -117,10 +123,10 @@ void kvpool_client_ghost_gone(struct kvpool_client *client, struct kvpool_ghost 
 void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPOOL_TOKEN_BYTES],
 			  const struct kvpool_peer *peer);
 
-/* The peer, a member by now, resumed as `name`: its ghost goes; it is to say what it holds. */
-void kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer, const char *name);
+/* The peer is back: takes over from its ghost. False: there is none. */
+bool kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer);
 
-/* It has said so; with the last one, what nobody claims ends. */
+/* It has said what it holds; with the last one, what nobody claims ends. */
 void kvpool_client_claimed(struct kvpool_client *client, struct kvpool_peer *peer);
 
 /* Whether nobody claims what an earlier life granted, and whether that is all given back. */

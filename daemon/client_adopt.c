@@ -62,7 +62,7 @@ int kvpool_client_add_ghost(struct kvpool_client *client, pid_t pid, int pidfd, 
 			    const char *name)
 {
 	struct kvpool_ghost *ghost;
-	int r = kvpool_ghost_new(client, pid, pidfd, name, &ghost);
+	int r = kvpool_ghost_new(client, pid, pidfd, member, name, &ghost);
 
 	if (r == 0 && member >= client->next_member)
 		client->next_member = member + 1;
@@ -115,11 +115,9 @@ void kvpool_client_ghost_gone(struct kvpool_client *client, struct kvpool_ghost 
 		look(client);
 }
 
-/*
- * A process that is not back, or that was lost before it had said what it holds, is this peer's:
- * it is not missing any more. False: there is none.
- */
-static bool found(struct kvpool_client *client, const struct kvpool_peer *peer)
+/* A ghost that is this peer's process; NULL: none. */
+static struct kvpool_ghost *ghost_of(const struct kvpool_client *client,
+				     const struct kvpool_peer *peer)
 {
 	struct kvpool_list *node, *spare;
 
@@ -127,11 +125,17 @@ static bool found(struct kvpool_client *client, const struct kvpool_peer *peer)
 	{
 		struct kvpool_ghost *ghost = kvpool_list_entry(node, struct kvpool_ghost, link);
 
-		if (!kvpool_ghost_same(ghost->pid, ghost->pidfd, peer))
-			continue;
-		kvpool_ghost_free(ghost);
-		return true;
+		if (kvpool_ghost_same(ghost->pid, ghost->pidfd, peer))
+			return ghost;
 	}
+	return NULL;
+}
+
+/* A member that was lost before it had said what it holds is this peer's process. */
+static bool lost_no_more(struct kvpool_client *client, const struct kvpool_peer *peer)
+{
+	struct kvpool_list *node, *spare;
+
 	kvpool_list_each(node, spare, &client->members)
 	{
 		struct kvpool_peer *lost = kvpool_list_entry(node, struct kvpool_peer, member_link);
@@ -146,6 +150,17 @@ static bool found(struct kvpool_client *client, const struct kvpool_peer *peer)
 	return false;
 }
 
+/* A handle of the peer's process is not missing any more. False: none was. */
+static bool let_go(struct kvpool_client *client, const struct kvpool_peer *peer)
+{
+	struct kvpool_ghost *ghost = ghost_of(client, peer);
+
+	if (!ghost)
+		return lost_no_more(client, peer);
+	kvpool_ghost_free(ghost);
+	return true;
+}
+
 void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPOOL_TOKEN_BYTES],
 			  const struct kvpool_peer *peer)
 {
@@ -158,21 +173,22 @@ void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPO
 		if (client->domain != domain || !kvpool_client_token_equal(client->token, token))
 			continue;
 		/* Its word is as good as its end, and a device has finished what it waited for. */
-		if (found(client, peer) && !client->grace)
+		if (let_go(client, peer) && !client->grace)
 			look(client);
 		return;
 	}
 }
 
-void kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer, const char *name)
+bool kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer)
 {
-	/* First: the client is not to seem to be all there in between. */
-	peer->claiming = true;
-	client->n_claiming++;
-	if (client->name[0] == '\0')
-		(void)strncpy(client->name, name, sizeof(client->name) - 1);
-	(void)found(client, peer);
+	struct kvpool_ghost *ghost = ghost_of(client, peer);
+
+	if (ghost)
+		kvpool_ghost_hand_over(ghost, peer);
+	else
+		(void)lost_no_more(client, peer);
 	kvpool_kill_point(KVPOOL_KILL_CLIENT_BACK);
+	return ghost != NULL;
 }
 
 void kvpool_client_claimed(struct kvpool_client *client, struct kvpool_peer *peer)

@@ -30,8 +30,8 @@ static void process_gone(void *cookie, uint32_t events)
 	kvpool_client_ghost_gone(ghost->client, ghost);
 }
 
-int kvpool_ghost_new(struct kvpool_client *client, pid_t pid, int pidfd, const char *name,
-		     struct kvpool_ghost **out)
+int kvpool_ghost_new(struct kvpool_client *client, pid_t pid, int pidfd, uint32_t member,
+		     const char *name, struct kvpool_ghost **out)
 {
 	struct kvpool_ghost *ghost = calloc(1, sizeof(*ghost));
 	int r;
@@ -47,11 +47,21 @@ int kvpool_ghost_new(struct kvpool_client *client, pid_t pid, int pidfd, const c
 	ghost->client = client;
 	ghost->pidfd = pidfd;
 	ghost->pid = pid;
+	ghost->member = member;
 	(void)snprintf(ghost->name, sizeof(ghost->name), "%s", name);
 	kvpool_list_append(&client->ghosts, &ghost->link);
 	client->n_ghosts++;
 	*out = ghost;
 	return 0;
+}
+
+static void destroy(struct kvpool_ghost *ghost)
+{
+	kvpool_source_remove(ghost->source);
+	(void)close(ghost->pidfd);
+	kvpool_list_remove(&ghost->link);
+	ghost->client->n_ghosts--;
+	free(ghost);
 }
 
 void kvpool_ghost_free(struct kvpool_ghost *ghost)
@@ -63,11 +73,13 @@ void kvpool_ghost_free(struct kvpool_ghost *ghost)
 		client->kept->members--;
 	(void)kvpool_store_remove(ghost->name);
 	kvpool_kill_point(KVPOOL_KILL_GHOST_DONE);
-	kvpool_source_remove(ghost->source);
-	(void)close(ghost->pidfd);
-	kvpool_list_remove(&ghost->link);
-	client->n_ghosts--;
-	free(ghost);
+	destroy(ghost);
+}
+
+void kvpool_ghost_hand_over(struct kvpool_ghost *ghost, struct kvpool_peer *peer)
+{
+	peer->member = ghost->member;
+	destroy(ghost);
 }
 
 /* Since Linux 6.9 a pidfd has an inode of its process's own. */

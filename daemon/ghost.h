@@ -24,16 +24,21 @@ struct kvpool_ghost {
 	struct kvpool_client *client; /* borrowed */
 	struct kvpool_source *source; /* owned: the pidfd */
 	int pidfd;                    /* owned */
-	pid_t pid;                    /* 0: not visible from here */
+	pid_t pid;                    /* 0: gone, or not visible from here */
+	uint32_t member;              /* number within the client */
 	char name[KVPOOL_STORE_NAME_BYTES];
 };
 
 /* `name` is its pidfd's in the store. Takes `pidfd` on success. Negative errno. */
-int kvpool_ghost_new(struct kvpool_client *client, pid_t pid, int pidfd, const char *name,
-		     struct kvpool_ghost **out);
+int kvpool_ghost_new(struct kvpool_client *client, pid_t pid, int pidfd, uint32_t member,
+		     const char *name, struct kvpool_ghost **out);
 
 /* Its pidfd leaves the store. */
 void kvpool_ghost_free(struct kvpool_ghost *ghost);
+
+/* The process is a member again under the number that it had: what the store keeps is the peer's.
+ */
+void kvpool_ghost_hand_over(struct kvpool_ghost *ghost, struct kvpool_peer *peer);
 
 /*
  * Whether the peer is the process of this pidfd, which has that pid (0: not visible from here).

@@ -78,7 +78,7 @@ static bool process_client(const char *name, uint32_t *client, uint32_t *member)
 	return strcmp(name, same) == 0;
 }
 
-/* The process of a pidfd; -1 where it is none, 0 where it is not visible from here. */
+/* The process of a pidfd; -1 where it is none, 0 where it is gone or not visible from here. */
 static pid_t pid_of(int pidfd)
 {
 	char path[48], line[128];
@@ -92,8 +92,9 @@ static pid_t pid_of(int pidfd)
 	while (fgets(line, sizeof(line), file)) {
 		int n;
 
+		/* -1: it is gone. It is known all the same, and its pidfd says so. */
 		if (sscanf(line, "Pid: %d", &n) == 1)
-			pid = n;
+			pid = n > 0 ? n : 0;
 	}
 	(void)fclose(file);
 	return pid;

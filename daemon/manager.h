@@ -19,8 +19,9 @@ bool kvpool_manager_exists(void);
 
 /*
  * Sends one message, lines of NAME=value, with descriptor `fd` (borrowed; -1: none). Waits a second
- * at most, and not at all within ten seconds after it waited in vain. 0, KVPOOL_MANAGER_E_NONE, negative errno: -EAGAIN where the manager does not read,
- * -ECONNREFUSED where it is gone, -ETOOMANYREFS where too many descriptors are on their way.
+ * at most, and not at all within ten seconds after it waited in vain. 0, KVPOOL_MANAGER_E_NONE,
+ * negative errno: -EAGAIN where the manager does not read, -ECONNREFUSED where it is gone,
+ * -ETOOMANYREFS where too many descriptors are on their way.
  */
 int kvpool_manager_send(const char *text, int fd);
 

@@ -187,9 +187,8 @@ static bool find_client(struct kvpool_peer *peer, const struct kvpool_attach *m,
 			kvpool_domain_client_left(domain);
 	}
 	if (r == 0)
-		r = kvpool_client_join(client, peer);
-	if (r == 0 && *resumed)
-		kvpool_client_back(client, peer, m->name);
+		r = *resumed ? kvpool_client_rejoin(client, peer, m->name)
+			     : kvpool_client_join(client, peer);
 	if (r == 0)
 		return true;
 	if (r == KVPOOL_REFUSAL_LIMIT)

@@ -135,6 +135,30 @@ static enum verdict judge_unready(const struct adoption *a, const struct kvpool_
 	return KEPT;
 }
 
+/*
+ * A record that says FREE and does not fit may have been anything: nobody else gets the frame that
+ * it names, if it is nobody's. The first minor did not see to it that they fit.
+ */
+static int claim_doubtful(struct adoption *a)
+{
+	if (a->cache->catalog.header->format_minor == 0)
+		return 0;
+	for (uint32_t block = 1; block <= a->last; block++) {
+		const struct kvpool_record *record = &a->cache->records[block];
+		int r;
+
+		if (record->state != KVPOOL_BLOCK_FREE || record->generation == 0 ||
+		    record->check == kvpool_record_sum(record))
+			continue;
+		r = claim(a, block);
+		if (r < 0)
+			return r;
+		if (r == 0)
+			a->verdicts[block] = HELD;
+	}
+	return 0;
+}
+
 /* All others that are not FREE: somebody may be writing there, or reading. */
 static int claim_rest(struct adoption *a)
 {
@@ -271,7 +295,8 @@ static void keep(struct adoption *a, uint32_t block)
 		kvpool_reservation_adopt(cache, cache->past.holder, block);
 		a->result->quarantined++;
 	} else {
-		if (r->state != KVPOOL_BLOCK_FREE) {
+		if (r->state != KVPOOL_BLOCK_FREE ||
+		    (r->generation != 0 && r->check != kvpool_record_sum(r))) {
 			r->state = KVPOOL_BLOCK_FREE;
 			r->parent = 0;
 			kvpool_record_seal(r);
@@ -330,6 +355,8 @@ static int adopt_blocks(struct adoption *a)
 
 	if (!r)
 		r = claim_rest(a);
+	if (!r)
+		r = claim_doubtful(a);
 	if (r)
 		return r;
 	kvpool_extents_claimed(&cache->extents);
@@ -415,6 +442,8 @@ int kvpool_cache_adopt(const struct kvpool_cache_config *config, void *catalog,
 		return r;
 	}
 	cache->catalog.header->epoch = config->epoch;
+	cache->catalog.header->format_minor =
+		KVPOOL_MAX(cache->catalog.header->format_minor, (uint16_t)KVPOOL_CATALOG_MINOR);
 	/* In between, the notes are not believed by the next life. */
 	if (cache->notes.header)
 		cache->notes.header->epoch = config->epoch;

@@ -140,6 +140,7 @@ static void forget(struct kvpool_cache *cache, uint32_t block)
 	kvpool_extents_give(&cache->extents, kvpool_block_place(r));
 	cache->layouts[r->layout].blocks--;
 	r->parent = 0;
+	kvpool_record_seal(r);
 	kvpool_slab_give(&cache->block_slab, block);
 }
 
