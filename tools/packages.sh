@@ -40,6 +40,7 @@ packages_test=(
 	relacy-dev         # race detector for that model
 	xz-utils           # tests cut compressed traces short
 	curl               # tests ask the admin socket as a person would
+	jq                 # tests read what it answers
 	redis-server       # kvpool-bench compare: a peer to measure beside
 	memcached          # kvpool-bench compare: another
 	systemd            # systemd-analyze: checks the units
