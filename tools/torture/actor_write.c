@@ -94,7 +94,8 @@ static void give_up(struct kvpool_actor *actor, const struct batch *b)
 		kvpool_actor_failed(actor, "abort", r);
 }
 
-static void commit(struct kvpool_actor *actor, const struct batch *b, uint32_t shard)
+/* False: the blocks were given back, and are others' to write. */
+static bool commit(struct kvpool_actor *actor, const struct batch *b, uint32_t shard)
 {
 	bool last = shard + 1 == kvpool_shapes[b->shape].shards;
 	int64_t taken;
@@ -106,12 +107,13 @@ static void commit(struct kvpool_actor *actor, const struct batch *b, uint32_t s
 		kvpool_actor_failed(actor, "commit", taken);
 		/* It may have been done, or may still be: that is what the books say too. */
 		(void)kvpool_abort(actor->channel, b->blocks, b->n, 0);
-		return;
+		return false;
 	}
 	if (last && taken > 0) {
 		set_all(actor, b, KVPOOL_VERSION_TAKEN);
 		atomic_fetch_add(&actor->slot->stored, (uint64_t)taken);
 	}
+	return true;
 }
 
 static void write_group(struct kvpool_actor *actor, struct batch *b, bool linger)
@@ -130,7 +132,8 @@ static void write_group(struct kvpool_actor *actor, struct batch *b, bool linger
 		}
 		if (linger && last)
 			kvpool_actor_linger(actor, LINGER_MS);
-		commit(actor, b, shard);
+		if (!commit(actor, b, shard))
+			return;
 	}
 }
 
