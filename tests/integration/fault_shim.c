@@ -80,6 +80,9 @@ static bool fails(enum kvpool_fault_call call)
 	return true;
 }
 
+/* The headers' names for parameters are reserved ones. */
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
+
 SHOWN int memfd_create(const char *name, unsigned int flags)
 {
 	int (*next)(const char *, unsigned int) = NEXT("memfd_create");
@@ -212,3 +215,5 @@ SHOWN ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 
 	return fails(KVPOOL_FAULT_RECVMSG) ? -1 : next(fd, message, flags);
 }
+
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */

@@ -214,9 +214,10 @@ int main(void)
 {
 	Suite *suite = suite_create("descriptors");
 	TCase *tc = tcase_create("descriptors");
+	const char *binary = getenv("KVPOOLD");
 
-	if (getenv("KVPOOLD"))
-		(void)setenv("KVPOOL_REAL_DAEMON", getenv("KVPOOLD"), 1);
+	if (binary)
+		(void)setenv("KVPOOL_REAL_DAEMON", binary, 1);
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, should_end_with_a_word_or_serve_with_any_number_of_descriptors);
 	tcase_add_loop_test(
