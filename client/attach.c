@@ -42,6 +42,7 @@ void kvpool_attach_began(struct kvpool_attempt *attempt, const struct kvpool_ses
 	past->epoch = session->epoch;
 	past->life = session->life;
 	past->client = session->client;
+	past->member = session->member;
 	memcpy(past->token, session->token, sizeof(past->token));
 }
 
@@ -153,6 +154,7 @@ static int on_hello(struct kvpool_attempt *attempt, const struct kvpool_wish *wi
 	attempt->resumes = may_resume(attempt, hello);
 	if (attempt->resumes) {
 		attach.flags |= KVPOOL_ATTACH_RESUME;
+		attach.member_plus_1 = attempt->past.member + 1;
 		memcpy(attach.token, attempt->past.token, sizeof(attach.token));
 	} else if (may_join(attempt, wish, hello->epoch)) {
 		attach.flags |= KVPOOL_ATTACH_JOIN;

@@ -43,6 +43,7 @@ struct kvpool_past {
 	uint64_t epoch;
 	uint64_t life;
 	uint32_t client;
+	uint32_t member;
 	uint8_t token[KVPOOL_TOKEN_BYTES];
 };
 

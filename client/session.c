@@ -59,6 +59,7 @@ int kvpool_session_new(int socket, const struct kvpool_welcome *welcome, bool re
 	s->epoch = welcome->epoch;
 	s->life = kvpool_session_life(welcome);
 	s->client = welcome->client;
+	s->member = welcome->member;
 	s->features = welcome->features;
 	s->read_only = read_only;
 	s->resumed = (welcome->flags & KVPOOL_WELCOME_RESUMED) != 0;

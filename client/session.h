@@ -46,6 +46,7 @@ struct kvpool_session {
 			   every daemon life that it resumed in; what blocks and leases carry as
 			   their epoch */
 	uint32_t client;
+	uint32_t member;
 	uint32_t features;
 	bool read_only;
 	bool resumed; /* goes on with a client of an earlier daemon life */

@@ -184,7 +184,8 @@ int kvpool_client_join(struct kvpool_client *client, struct kvpool_peer *peer)
 	return 0;
 }
 
-int kvpool_client_rejoin(struct kvpool_client *client, struct kvpool_peer *peer, const char *name)
+int kvpool_client_rejoin(struct kvpool_client *client, struct kvpool_peer *peer, uint32_t was,
+			 const char *name)
 {
 	assert(!client->ended);
 	if (client->n_members >= KVPOOL_CLIENT_MEMBERS_MAX)
@@ -194,7 +195,7 @@ int kvpool_client_rejoin(struct kvpool_client *client, struct kvpool_peer *peer,
 	client->n_claiming++;
 	if (client->name[0] == '\0')
 		(void)strncpy(client->name, name, sizeof(client->name) - 1);
-	if (!kvpool_client_back(client, peer)) {
+	if (!kvpool_client_back(client, peer, was)) {
 		peer->member = client->next_member++;
 		keep_member(client, peer);
 	}

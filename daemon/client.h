@@ -79,9 +79,11 @@ int kvpool_client_join(struct kvpool_client *client, struct kvpool_peer *peer);
 
 /*
  * The same for one that resumes, as `name`: in place of the member that its process was in an
- * earlier life, if it is not back yet. It is to say what it holds.
+ * earlier life (`was` - 1; 0: it does not say), if that is not back yet. It is to say what it
+ * holds.
  */
-int kvpool_client_rejoin(struct kvpool_client *client, struct kvpool_peer *peer, const char *name);
+int kvpool_client_rejoin(struct kvpool_client *client, struct kvpool_peer *peer, uint32_t was,
+			 const char *name);
 
 /*
  * The member is over and its channels are gone. With the last one leases end at once. Frees the
@@ -124,7 +126,7 @@ void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPO
 			  const struct kvpool_peer *peer);
 
 /* The peer is back: takes over from its ghost. False: there is none. */
-bool kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer);
+bool kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer, uint32_t was);
 
 /* It has said what it holds; with the last one, what nobody claims ends. */
 void kvpool_client_claimed(struct kvpool_client *client, struct kvpool_peer *peer);

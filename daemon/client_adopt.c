@@ -115,24 +115,33 @@ void kvpool_client_ghost_gone(struct kvpool_client *client, struct kvpool_ghost 
 		look(client);
 }
 
-/* A ghost that is this peer's process; NULL: none. */
+/*
+ * A ghost that is this peer's process, the one with number `was` - 1 where there is such a one;
+ * NULL: none.
+ */
 static struct kvpool_ghost *ghost_of(const struct kvpool_client *client,
-				     const struct kvpool_peer *peer)
+				     const struct kvpool_peer *peer, uint32_t was)
 {
+	struct kvpool_ghost *found = NULL;
 	struct kvpool_list *node, *spare;
 
 	kvpool_list_each(node, spare, &client->ghosts)
 	{
 		struct kvpool_ghost *ghost = kvpool_list_entry(node, struct kvpool_ghost, link);
 
-		if (kvpool_ghost_same(ghost->pid, ghost->pidfd, peer))
-			return ghost;
+		if (!kvpool_ghost_same(ghost->pid, ghost->pidfd, peer))
+			continue;
+		if (!found || ghost->member + 1 == was)
+			found = ghost;
 	}
-	return NULL;
+	return found;
 }
 
-/* A member that was lost before it had said what it holds is this peer's process. */
-static bool lost_no_more(struct kvpool_client *client, const struct kvpool_peer *peer)
+/*
+ * A member that was lost before it had said what it holds is this peer's handle: it says so now.
+ * Perhaps the end of its socket was not seen yet.
+ */
+static bool lost_no_more(struct kvpool_client *client, const struct kvpool_peer *peer, uint32_t was)
 {
 	struct kvpool_list *node, *spare;
 
@@ -140,7 +149,8 @@ static bool lost_no_more(struct kvpool_client *client, const struct kvpool_peer 
 	{
 		struct kvpool_peer *lost = kvpool_list_entry(node, struct kvpool_peer, member_link);
 
-		if (lost == peer || !lost->claiming || lost->state != KVPOOL_PEER_OVER ||
+		if (lost == peer || !lost->claiming ||
+		    (lost->state != KVPOOL_PEER_OVER && lost->member + 1 != was) ||
 		    !kvpool_ghost_same(lost->pid, lost->pidfd, peer))
 			continue;
 		lost->claiming = false;
@@ -153,10 +163,10 @@ static bool lost_no_more(struct kvpool_client *client, const struct kvpool_peer 
 /* A handle of the peer's process is not missing any more. False: none was. */
 static bool let_go(struct kvpool_client *client, const struct kvpool_peer *peer)
 {
-	struct kvpool_ghost *ghost = ghost_of(client, peer);
+	struct kvpool_ghost *ghost = ghost_of(client, peer, 0);
 
 	if (!ghost)
-		return lost_no_more(client, peer);
+		return lost_no_more(client, peer, 0);
 	kvpool_ghost_free(ghost);
 	return true;
 }
@@ -179,14 +189,14 @@ void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPO
 	}
 }
 
-bool kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer)
+bool kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer, uint32_t was)
 {
-	struct kvpool_ghost *ghost = ghost_of(client, peer);
+	struct kvpool_ghost *ghost = ghost_of(client, peer, was);
 
 	if (ghost)
 		kvpool_ghost_hand_over(ghost, peer);
 	else
-		(void)lost_no_more(client, peer);
+		(void)lost_no_more(client, peer, was);
 	kvpool_kill_point(KVPOOL_KILL_CLIENT_BACK);
 	return ghost != NULL;
 }

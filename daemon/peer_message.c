@@ -78,6 +78,8 @@ static const char *attach_fault(const struct kvpool_attach *m)
 		return "ATTACH: unknown flags";
 	if (kin == (KVPOOL_ATTACH_JOIN | KVPOOL_ATTACH_RESUME))
 		return "ATTACH: JOIN and RESUME exclude each other";
+	if (m->member_plus_1 != 0 && !(m->flags & KVPOOL_ATTACH_RESUME))
+		return "ATTACH: a member's number without RESUME";
 	if (kin == 0 && !zero(m->token, sizeof(m->token)))
 		return "ATTACH: a token without JOIN or RESUME";
 	if (!zero(m->reserved, sizeof(m->reserved)))
@@ -187,7 +189,7 @@ static bool find_client(struct kvpool_peer *peer, const struct kvpool_attach *m,
 			kvpool_domain_client_left(domain);
 	}
 	if (r == 0)
-		r = *resumed ? kvpool_client_rejoin(client, peer, m->name)
+		r = *resumed ? kvpool_client_rejoin(client, peer, m->member_plus_1, m->name)
 			     : kvpool_client_join(client, peer);
 	if (r == 0)
 		return true;

@@ -23,7 +23,7 @@ enum kvpool_feature {
 	KVPOOL_FEATURE_CHECKSUM = 1u << 1, /* COMMIT may carry a CRC32C */
 	KVPOOL_FEATURE_VERIFY = 1u << 2,   /* KVPOOL_OP_SUMS and KVPOOL_OP_DROP are served */
 	KVPOOL_FEATURE_RETIRE = 1u << 3,   /* the pool outlives the daemon: RETIRE is heard */
-	KVPOOL_FEATURE_RESUME = 1u << 4,   /* so do clients: RESUME and KVPOOL_OP_CLAIM are served */
+	KVPOOL_FEATURE_RESUME = 1u << 4, /* so do clients: RESUME and KVPOOL_OP_CLAIM are served */
 	KVPOOL_FEATURES = KVPOOL_FEATURE_WAIT | KVPOOL_FEATURE_CHECKSUM | KVPOOL_FEATURE_VERIFY |
 			  KVPOOL_FEATURE_RETIRE | KVPOOL_FEATURE_RESUME,
 };
@@ -94,10 +94,13 @@ struct kvpool_attach {
 	uint64_t arena_bytes;  /* wish for the first channel: a multiple of 4096 */
 	uint8_t token[KVPOOL_TOKEN_BYTES]; /* zero unless JOIN or RESUME */
 	char name[KVPOOL_NAME_BYTES];      /* for people; NUL-terminated, printable */
-	uint8_t reserved[16];
+	uint32_t member_plus_1; /* RESUME: the number that this handle had, as WELCOME said; else 0
+				 */
+	uint8_t reserved[12];
 };
 
 KVPOOL_ASSERT_SIZE(struct kvpool_attach, 128);
+KVPOOL_ASSERT_OFFSET(struct kvpool_attach, member_plus_1, 112);
 
 enum kvpool_welcome_flag {
 	KVPOOL_WELCOME_RESUMED = 1u << 0, /* after RESUME: it is that client, with all it held */

@@ -140,7 +140,7 @@ static int adopt_one(struct kvpool_cache *cache, uint32_t index,
 	if (tells_all(cache, note)) {
 		lease->layout = note->layout;
 		lease->n_holds = find_holds(cache, note, NULL);
-		lease->many = malloc(lease->n_holds * sizeof(*lease->many));
+		lease->many = malloc((lease->n_holds + 1u) * sizeof(*lease->many));
 		if (!lease->many)
 			return -ENOMEM;
 		(void)find_holds(cache, note, lease->many);

@@ -314,7 +314,7 @@ START_TEST(should_refuse_fields_out_of_their_bounds)
 	m.token[3] = 1;
 	expect_refused(&m, sizeof(m), KVPOOL_REFUSAL_MESSAGE, "message_field");
 	m = good;
-	m.reserved[15] = 1;
+	m.reserved[11] = 1;
 	expect_refused(&m, sizeof(m), KVPOOL_REFUSAL_MESSAGE, "message_field");
 	m = good;
 	memset(m.name, 'x', sizeof(m.name));
