@@ -173,7 +173,8 @@ START_TEST(should_let_go_of_what_a_handle_held_that_was_closed_while_no_daemon_w
 }
 END_TEST
 
-START_TEST(should_free_what_a_dead_client_was_writing)
+/* A client that is stopped in the middle of writing three blocks. */
+static pid_t begin_writer(void)
 {
 	struct kvpool_block blocks[3];
 	uint8_t keys[3 * 32];
@@ -195,6 +196,39 @@ START_TEST(should_free_what_a_dead_client_was_writing)
 	ck_assert_int_gt(child, 0);
 	ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
 	ck_assert(WIFSTOPPED(status));
+	return child;
+}
+
+START_TEST(should_have_all_blocks_though_a_client_died_while_no_daemon_was_there)
+{
+	pid_t supervisor = kvpool_harness_pid(daemon_), pid = (pid_t)number("pid");
+	pid_t child;
+	int status;
+
+	ck_assert_uint_eq(kvpool_rig_put(&rig, 1, 0, 4), 4);
+	child = begin_writer();
+	ck_assert_int_eq(kill(supervisor, SIGSTOP), 0);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	/* Reaped: nothing in /proc says any more what process it was. */
+	ck_assert_int_eq(kill(child, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(kill(supervisor, SIGCONT), 0);
+	while (kvpool_attached(rig.pool))
+		(void)sched_yield();
+	kvpool_rig_until_attached(&rig);
+	ck_assert_int_eq(number("restart.blocks"), 4);
+	ck_assert_int_eq(kvpool_rig_get(&rig, 1, 4), 4);
+	kvpool_rig_until_number(daemon_, "restart.past_clients", 0);
+	ck_assert_int_eq(number("accounting.blocks.reserved"), 0);
+	ck_assert_int_eq(number("accounting.blocks.quarantined"), 0);
+}
+END_TEST
+
+START_TEST(should_free_what_a_dead_client_was_writing)
+{
+	pid_t child = begin_writer();
+	int status;
+
 	kill_daemon();
 	/* Stopped: it may go on writing one day. */
 	ck_assert_int_eq(number("accounting.blocks.reserved"), 3);
@@ -253,6 +287,7 @@ int main(void)
 	tcase_add_test(tc, should_go_on_writing_what_was_reserved_before);
 	tcase_add_test(
 		tc, should_let_go_of_what_a_handle_held_that_was_closed_while_no_daemon_was_there);
+	tcase_add_test(tc, should_have_all_blocks_though_a_client_died_while_no_daemon_was_there);
 	tcase_add_test(tc, should_free_what_a_dead_client_was_writing);
 	tcase_add_test(tc, should_give_the_pool_up_after_three_lives_that_ended_at_once);
 	tcase_add_test(tc, should_leave_the_pool_to_the_next_life_when_told_to_restart);
