@@ -276,11 +276,11 @@ void kvpool_close(struct kvpool *pool)
 		return;
 	if (!forked && pool->session && !kvpool_session_lost(pool->session))
 		give_back(pool, pool->session);
-	/* It may have died a moment ago, with this handle in the memory that it left. */
-	if (!forked && pool->session && kvpool_session_hung_up(pool->session))
-		kvpool_session_lose(pool->session);
 	if (!forked)
 		let_go(pool);
+	/* The daemon may die before it sees that, with this handle in the memory that it leaves. */
+	if (!forked && pool->session && pool->session->features & KVPOOL_FEATURE_RESUME)
+		kvpool_untold_add(pool->session);
 	free_all(pool, forked);
 	if (forked)
 		pthread_mutex_unlock(&pool->lock);

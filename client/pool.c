@@ -96,7 +96,7 @@ bool kvpool_pool_told(const struct kvpool *pool, const struct kvpool_session *s)
 	if (!now || kvpool_session_lost(now))
 		return false;
 	return !(now->features & KVPOOL_FEATURE_RETIRE) ||
-	       kvpool_session_retire(now, s->token) != -EAGAIN;
+	       kvpool_session_retire(now, s->token, s->member) != -EAGAIN;
 }
 
 static void settle_all(struct kvpool *pool)

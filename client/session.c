@@ -243,16 +243,26 @@ int kvpool_session_put_channel(struct kvpool_session *session, uint32_t channel)
 	return kvpool_packet_send(session->socket, &put, sizeof(put));
 }
 
-int kvpool_session_retire(struct kvpool_session *session, const uint8_t token[KVPOOL_TOKEN_BYTES])
+int kvpool_session_retire(struct kvpool_session *session, const uint8_t token[KVPOOL_TOKEN_BYTES],
+			  uint32_t member)
 {
-	struct kvpool_retire retire = {
-		.head = {KVPOOL_MESSAGE_RETIRE, sizeof(retire)},
+	struct kvpool_retire_member one = {
+		.head = {KVPOOL_MESSAGE_RETIRE_MEMBER, sizeof(one)},
+		.member = member,
+	};
+	struct kvpool_retire all = {
+		.head = {KVPOOL_MESSAGE_RETIRE, sizeof(all)},
 	};
 	int r;
 
-	memcpy(retire.token, token, sizeof(retire.token));
-	r = kvpool_packet_send(session->socket, &retire, sizeof(retire));
-	explicit_bzero(retire.token, sizeof(retire.token));
+	memcpy(one.token, token, sizeof(one.token));
+	memcpy(all.token, token, sizeof(all.token));
+	if (session->features & KVPOOL_FEATURE_RESUME)
+		r = kvpool_packet_send(session->socket, &one, sizeof(one));
+	else
+		r = kvpool_packet_send(session->socket, &all, sizeof(all));
+	explicit_bzero(one.token, sizeof(one.token));
+	explicit_bzero(all.token, sizeof(all.token));
 	return r;
 }
 

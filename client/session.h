@@ -110,7 +110,8 @@ int kvpool_session_put_channel(struct kvpool_session *session, uint32_t channel)
  * Tells the daemon that this process holds nothing any more of the client that had this token in
  * an earlier life. Never waits: -EAGAIN where it cannot be told now.
  */
-int kvpool_session_retire(struct kvpool_session *session, const uint8_t token[KVPOOL_TOKEN_BYTES]);
+int kvpool_session_retire(struct kvpool_session *session, const uint8_t token[KVPOOL_TOKEN_BYTES],
+			  uint32_t member);
 
 /* Maps a segment, unless it is by now. -ESTALE: the daemon has no such segment. */
 int kvpool_session_get_segment(struct kvpool_session *session, uint32_t segment,

@@ -19,6 +19,8 @@
 struct untold {
 	struct sockaddr_un daemon; /* where the client was attached */
 	uint8_t token[KVPOOL_TOKEN_BYTES];
+	uint32_t member;
+	uint64_t epoch; /* of the daemon's life: it sees the end of the socket itself */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -64,6 +66,8 @@ void kvpool_untold_add(const struct kvpool_session *lost)
 	if (!(lost->features & KVPOOL_FEATURE_RETIRE) || !place_of(lost, &one.daemon) || !enter())
 		return;
 	memcpy(one.token, lost->token, sizeof(one.token));
+	one.member = lost->member;
+	one.epoch = lost->epoch;
 	if (n_untold == UNTOLD_MAX)
 		drop(0);
 	list[n_untold++] = one;
@@ -79,9 +83,12 @@ void kvpool_untold_tell(struct kvpool_session *session)
 	if (!(session->features & KVPOOL_FEATURE_RETIRE) || !place_of(session, &place) || !enter())
 		return;
 	while (at < n_untold) {
-		if (memcmp(&list[at].daemon, &place, sizeof(place)) != 0)
+		const struct untold *one = &list[at];
+
+		if (one->epoch == session->epoch ||
+		    memcmp(&one->daemon, &place, sizeof(place)) != 0)
 			at++;
-		else if (kvpool_session_retire(session, list[at].token) == -EAGAIN)
+		else if (kvpool_session_retire(session, one->token, one->member) == -EAGAIN)
 			break;
 		else
 			drop(at);

@@ -121,9 +121,12 @@ int kvpool_client_add_ghost(struct kvpool_client *client, pid_t pid, int pidfd, 
 /* The ghost's process is gone; frees the ghost, and perhaps the client. */
 void kvpool_client_ghost_gone(struct kvpool_client *client, struct kvpool_ghost *ghost);
 
-/* A handle of this client in the peer's process has let go. Nothing where none is missing. */
+/*
+ * A handle of this client in the peer's process has let go: member `was` - 1; 0: any that is
+ * missing. Nothing where it is not.
+ */
 void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPOOL_TOKEN_BYTES],
-			  const struct kvpool_peer *peer);
+			  const struct kvpool_peer *peer, uint32_t was);
 
 /* The peer is back: takes over from its ghost. False: there is none. */
 bool kvpool_client_back(struct kvpool_client *client, struct kvpool_peer *peer, uint32_t was);

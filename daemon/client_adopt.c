@@ -160,19 +160,21 @@ static bool lost_no_more(struct kvpool_client *client, const struct kvpool_peer 
 	return false;
 }
 
-/* A handle of the peer's process is not missing any more. False: none was. */
-static bool let_go(struct kvpool_client *client, const struct kvpool_peer *peer)
+/* A handle of the peer's process, this or any, is not missing any more. False: none was. */
+static bool let_go(struct kvpool_client *client, const struct kvpool_peer *peer, uint32_t was)
 {
-	struct kvpool_ghost *ghost = ghost_of(client, peer, 0);
+	struct kvpool_ghost *ghost = ghost_of(client, peer, was);
 
+	if (ghost && was != 0 && ghost->member + 1 != was)
+		return false;
 	if (!ghost)
-		return lost_no_more(client, peer, 0);
+		return was == 0 && lost_no_more(client, peer, 0);
 	kvpool_ghost_free(ghost);
 	return true;
 }
 
 void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPOOL_TOKEN_BYTES],
-			  const struct kvpool_peer *peer)
+			  const struct kvpool_peer *peer, uint32_t was)
 {
 	struct kvpool_list *node, *spare;
 
@@ -183,7 +185,7 @@ void kvpool_client_retire(struct kvpool_domain *domain, const uint8_t token[KVPO
 		if (client->domain != domain || !kvpool_client_token_equal(client->token, token))
 			continue;
 		/* Its word is as good as its end, and a device has finished what it waited for. */
-		if (let_go(client, peer) && !client->grace)
+		if (let_go(client, peer, was) && !client->grace)
 			look(client);
 		return;
 	}

@@ -342,7 +342,20 @@ static bool on_retire(struct kvpool_peer *peer, const void *packet)
 {
 	const struct kvpool_retire *m = packet;
 
-	kvpool_client_retire(peer->client->domain, m->token, peer);
+	kvpool_client_retire(peer->client->domain, m->token, peer, 0);
+	return true;
+}
+
+static bool on_retire_member(struct kvpool_peer *peer, const void *packet)
+{
+	const struct kvpool_retire_member *m = packet;
+
+	if (m->reserved != 0 || m->member == UINT32_MAX) {
+		kvpool_peer_violate(peer, KVPOOL_VIOLATION_FIELD, KVPOOL_REFUSAL_MESSAGE,
+				    "RETIRE_MEMBER: member, or reserved bytes are not zero");
+		return false;
+	}
+	kvpool_client_retire(peer->client->domain, m->token, peer, m->member + 1);
 	return true;
 }
 
@@ -360,6 +373,8 @@ static const struct {
 					KVPOOL_PEER_ATTACHED, on_segment_get},
 	[KVPOOL_MESSAGE_CHANNEL_PUT] = {"CHANNEL_PUT", sizeof(struct kvpool_channel_put),
 					KVPOOL_PEER_ATTACHED, on_channel_put},
+	[KVPOOL_MESSAGE_RETIRE_MEMBER] = {"RETIRE_MEMBER", sizeof(struct kvpool_retire_member),
+					  KVPOOL_PEER_ATTACHED, on_retire_member},
 	[KVPOOL_MESSAGE_RETIRE] = {"RETIRE", sizeof(struct kvpool_retire), KVPOOL_PEER_ATTACHED,
 				   on_retire},
 };

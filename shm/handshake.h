@@ -41,6 +41,8 @@ enum kvpool_message_type {
 	KVPOOL_MESSAGE_SEGMENT = 8,     /* daemon: struct kvpool_segment_grant and 1 descriptor */
 	KVPOOL_MESSAGE_CHANNEL_PUT = 9, /* client: struct kvpool_channel_put; not answered */
 	KVPOOL_MESSAGE_RETIRE = 10,     /* client: struct kvpool_retire; not answered */
+	KVPOOL_MESSAGE_RETIRE_MEMBER = 11, /* client: struct kvpool_retire_member; not answered;
+					      where RESUME is served */
 };
 
 enum kvpool_attach_flag {
@@ -174,6 +176,16 @@ struct kvpool_retire {
 };
 
 KVPOOL_ASSERT_SIZE(struct kvpool_retire, 24);
+
+/* The same of one handle of this process: the member that it was. */
+struct kvpool_retire_member {
+	struct kvpool_message head;
+	uint8_t token[KVPOOL_TOKEN_BYTES];
+	uint32_t member;
+	uint32_t reserved;
+};
+
+KVPOOL_ASSERT_SIZE(struct kvpool_retire_member, 32);
 
 struct kvpool_segment_get {
 	struct kvpool_message head;

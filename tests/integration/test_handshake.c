@@ -273,7 +273,7 @@ START_TEST(should_refuse_types_that_clients_do_not_send)
 					 KVPOOL_MESSAGE_HELLO,
 					 KVPOOL_MESSAGE_WELCOME,
 					 KVPOOL_MESSAGE_SEGMENT,
-					 KVPOOL_MESSAGE_RETIRE + 1,
+					 KVPOOL_MESSAGE_RETIRE_MEMBER + 1,
 					 UINT32_MAX};
 	size_t i;
 

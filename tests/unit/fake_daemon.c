@@ -314,7 +314,9 @@ static bool listen_to(struct kvpool_fake *fake, int fd)
 		give_segment(fake, fd, &said.get);
 	if (said.head.type == KVPOOL_MESSAGE_CHANNEL_GET)
 		send_message(fd, &limit, sizeof(limit), NULL, 0);
-	if (said.head.type == KVPOOL_MESSAGE_RETIRE)
+	/* Both begin alike. */
+	if (said.head.type == KVPOOL_MESSAGE_RETIRE ||
+	    said.head.type == KVPOOL_MESSAGE_RETIRE_MEMBER)
 		note_retired(fake, &said.retire);
 	return true;
 }
