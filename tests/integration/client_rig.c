@@ -147,8 +147,9 @@ static bool attached(void *cookie)
 
 void kvpool_rig_until_attached(struct kvpool_rig *rig)
 {
-	ck_assert_msg(kvpool_harness_until(attached, rig, KVPOOL_RIG_MS), "not attached again: %s",
-		      kvpool_channel_error(rig->channel));
+	ck_assert_msg(kvpool_harness_until(attached, rig, KVPOOL_RIG_MS),
+		      "not attached again: %s; before: %s", kvpool_channel_error(rig->channel),
+		      kvpool_error(rig->pool));
 }
 
 void kvpool_rig_try_put(struct kvpool_rig *rig, uint64_t chain, uint32_t n)
