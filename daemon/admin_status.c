@@ -124,14 +124,15 @@ static json_t *restart(const struct kvpool_server *s)
 		past += kvpool_list_entry(node, struct kvpool_domain, link)->n_past;
 	}
 	return json_pack(
-		"{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "kept",
-		(int)(s->config.pool.state != NULL), "adopted", (int)a->any, "lives",
+		"{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+		"kept", (int)(s->config.pool.state != NULL), "adopted", (int)a->any, "lives",
 		(json_int_t)(s->config.pool.state ? s->config.pool.state->control->lives : 1),
 		"blocks", (json_int_t)a->sum.blocks, "torn", (json_int_t)a->sum.torn, "misplaced",
 		(json_int_t)a->sum.misplaced, "orphaned", (json_int_t)a->sum.orphaned, "unfinished",
 		(json_int_t)a->sum.unfinished, "descriptors_dropped", (json_int_t)a->dropped,
-		"writing", (json_int_t)a->sum.writing, "leases", (json_int_t)a->sum.leases,
-		"past_clients", past, "ns", (json_int_t)a->ns, "fault", text_or_null(a->fault));
+		"domains_empty", (json_int_t)a->domains_empty, "writing",
+		(json_int_t)a->sum.writing, "leases", (json_int_t)a->sum.leases, "past_clients",
+		past, "ns", (json_int_t)a->ns, "fault", text_or_null(a->fault));
 }
 
 char *kvpool_admin_json_status(const struct kvpool_server *s, const char *admin_socket)

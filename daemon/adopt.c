@@ -171,12 +171,14 @@ static int adopt_domain(struct kvpool_server *s, struct kvpool_kept *kept,
 			   "domain uid-%u starts empty: not every process that may write to its "
 			   "blocks is known",
 			   (unsigned int)catalog->uid);
+		s->adoption.domains_empty++;
 		return 0;
 	}
 	r = make_domain(s, kept, catalog, &result, &domain);
 	if (r == KVPOOL_CACHE_E_FOREIGN) {
 		kvpool_log(KVPOOL_LOG_WARNING, "domain uid-%u starts empty: its catalog: %s",
 			   (unsigned int)catalog->uid, result.fault);
+		s->adoption.domains_empty++;
 		return 0;
 	}
 	if (r != 0)

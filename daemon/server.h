@@ -89,6 +89,7 @@ struct kvpool_server {
 		struct kvpool_cache_adopted sum; /* over all domains */
 		uint64_t ns;                     /* that it took */
 		uint64_t dropped;                /* descriptors of no use */
+		uint32_t domains_empty;          /* whose blocks are not kept; the log says why */
 		bool any;                        /* there was an earlier life */
 		char fault[160];                 /* why its pool is not kept; or empty */
 	} adoption;

@@ -393,7 +393,7 @@ END_TEST
 
 static _Atomic bool stop;
 /* Relaxed: counts. */
-static _Atomic uint64_t wrong, read_bytes, written;
+static _Atomic uint64_t wrong, read_blocks, written;
 
 static void one_request(struct kvpool_channel *channel, uint64_t chain)
 {
@@ -412,7 +412,7 @@ static void one_request(struct kvpool_channel *channel, uint64_t chain)
 		if (kvpool_load(channel, rig.layout, 0, &found[i], 0, &piece, 1) != 0)
 			continue;
 		atomic_fetch_add(&wrong, kvpool_rig_wrong(chain, i, words, WORDS));
-		atomic_fetch_add(&read_bytes, 1);
+		atomic_fetch_add(&read_blocks, 1);
 	}
 	if (n < 8 &&
 	    kvpool_reserve(channel, rig.layout, 0, n > 0 ? keys + (n - 1) * KVPOOL_KEY_SIZE : NULL,
@@ -446,6 +446,15 @@ static void *make_requests(void *cookie)
 	return NULL;
 }
 
+/* Until the threads have read so many blocks more: they are in the midst of it. */
+static void until_read(uint64_t more)
+{
+	uint64_t wanted = atomic_load(&read_blocks) + more;
+
+	while (atomic_load(&read_blocks) < wanted)
+		usleep(1000);
+}
+
 START_TEST(should_hold_nothing_after_deaths_under_many_threads)
 {
 	pthread_t threads[4];
@@ -454,16 +463,16 @@ START_TEST(should_hold_nothing_after_deaths_under_many_threads)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, make_requests, (void *)(i / 2)),
 				 0);
 	for (uint32_t life = 0; life < 6; life++) {
-		usleep(150000);
+		until_read(500);
 		kill_daemon();
 		kvpool_rig_until_attached(&rig);
 	}
-	usleep(150000);
+	until_read(500);
 	atomic_store(&stop, true);
 	for (uint32_t i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
 	ck_assert_uint_eq(atomic_load(&wrong), 0);
-	ck_assert_uint_gt(atomic_load(&read_bytes), 0);
+	ck_assert_uint_gt(atomic_load(&read_blocks), 0);
 	ck_assert_uint_gt(atomic_load(&written), 0);
 	/* A call pays what is owed. */
 	kvpool_rig_until_attached(&rig);

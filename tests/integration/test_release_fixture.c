@@ -362,6 +362,7 @@ START_TEST(should_start_a_domain_empty_and_say_so_where_its_catalog_has_another_
 	begin();
 	ck_assert_uint_eq(get(1, 6), 0);
 	ck_assert(says("starts empty: its catalog: it has the format of another major version"));
+	ck_assert_int_eq(number("restart.domains_empty"), 1);
 	expect_to_serve();
 	end();
 }

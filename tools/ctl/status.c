@@ -154,6 +154,7 @@ static void restart_lines(const json_t *document)
 {
 	const json_t *restart = kvpool_show_field(document, "restart");
 	uint64_t past = kvpool_show_integer(restart, "past_clients");
+	uint64_t empty = kvpool_show_integer(restart, "domains_empty");
 	char fault[KVPOOL_SHOW_TEXT_BYTES];
 	char blocks[KVPOOL_UNITS_BYTES];
 	char leases[KVPOOL_UNITS_BYTES];
@@ -173,6 +174,9 @@ static void restart_lines(const json_t *document)
 		       json_is_true(kvpool_show_field(restart, "kept"))
 			       ? "outlives this daemon"
 			       : "ends with this daemon: nobody keeps it");
+	if (empty > 0)
+		printf(LABEL "%" PRIu64 " domain%s began empty; the log says why\n", "", empty,
+		       empty == 1 ? "" : "s");
 	if (past > 0)
 		printf(LABEL "%" PRIu64 " client%s may still use what an earlier life granted\n",
 		       "", past, past == 1 ? "" : "s");
