@@ -53,7 +53,7 @@ int kvpool_resume_take_over(struct kvpool_session *lost, struct kvpool_session *
 	return r;
 }
 
-/* One batch. */
+/* One batch; `claims` may be NULL where `n` is 0. */
 static int send_claims(struct kvpool_link *link, const struct kvpool_wire_claim *claims, uint32_t n,
 		       bool last, uint64_t spin_ns, struct kvpool_deadline *deadline,
 		       struct kvpool_failure *failure)
@@ -66,7 +66,7 @@ static int send_claims(struct kvpool_link *link, const struct kvpool_wire_claim 
 	struct kvpool_reply reply;
 	int r;
 
-	if (n > 0)
+	if (claims && n > 0)
 		memcpy(link->arena, claims, n * sizeof(*claims));
 	r = kvpool_link_call(link, &request, spin_ns, deadline, failure, &reply);
 	if (r == 0)

@@ -357,9 +357,9 @@ uint32_t kvpool_lease_new(struct kvpool_cache *cache, struct kvpool_holder *hold
 void kvpool_lease_settle(struct kvpool_cache *cache, uint32_t lease);
 
 /* Its holds are as they will stay: the next life is to know, before anybody else does. */
-void kvpool_lease_note(struct kvpool_cache *cache, uint32_t lease);
+void kvpool_lease_note(struct kvpool_cache *cache, uint32_t index);
 
-void kvpool_lease_end(struct kvpool_cache *cache, uint32_t lease);
+void kvpool_lease_end(struct kvpool_cache *cache, uint32_t index);
 void kvpool_lease_end_all(struct kvpool_cache *cache, struct kvpool_holder *holder);
 
 static inline struct kvpool_lease *kvpool_lease_at(const struct kvpool_cache *cache, uint32_t index)
