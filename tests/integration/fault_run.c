@@ -26,6 +26,7 @@
 #define SEGMENTS   3
 #define RETRY_MS   50
 #define TRIES      3
+#define PATH_BYTES 128
 
 #define NAME(name, text) text,
 
@@ -361,6 +362,12 @@ static void leave(struct run *run)
 		      kvpool_harness_descriptors(kvpool_harness_pid(run->daemon), "pidfd"));
 }
 
+/* The file that test and daemon share; every life of the daemon opens it. */
+static void path_of(const char *folder, char out[PATH_BYTES])
+{
+	(void)snprintf(out, PATH_BYTES, "%s/fault", folder);
+}
+
 static void start(struct run *run, const char *folder)
 {
 	/* No spinning: many daemons run at a time. */
@@ -370,11 +377,11 @@ static void start(struct run *run, const char *folder)
 			      "--spin-max-us",  "0",
 			      "--loop",         run->plan->loop,
 			      "--supervise",    NULL};
-	char path[128];
+	char path[PATH_BYTES];
 
 	if (!run->plan->supervised)
 		args[KVPOOL_ARRAY_SIZE(args) - 2] = NULL;
-	(void)snprintf(path, sizeof(path), "%s/fault", folder);
+	path_of(folder, path);
 	run->fault = kvpool_fault_load(path);
 	run->fault->call = (uint32_t)run->plan->call;
 	run->fault->error = run->plan->error;
@@ -433,10 +440,10 @@ enum kvpool_fault_outcome kvpool_fault_run(const struct kvpool_fault_plan *plan,
 	struct run run = {.plan = plan};
 	enum kvpool_fault_outcome outcome = KVPOOL_FAULT_ENDED;
 	char folder[] = "/tmp/kvpool-fault-XXXXXX";
+	char path[PATH_BYTES];
 
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	start(&run, folder);
-	(void)rmdir(folder);
 	if (kvpool_harness_pid(run.daemon) == 0)
 		judge_ended(&run);
 	else
@@ -444,5 +451,8 @@ enum kvpool_fault_outcome kvpool_fault_run(const struct kvpool_fault_plan *plan,
 	kvpool_harness_free(run.daemon);
 	*seen = atomic_load(&run.fault->seen);
 	(void)munmap(run.fault, sizeof(*run.fault));
+	path_of(folder, path);
+	(void)unlink(path);
+	(void)rmdir(folder);
 	return outcome;
 }

@@ -189,17 +189,6 @@ def read_requests(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[str | No
     end_group()
 
 
-def fork_core() -> None:
-    """vLLM's engine core begins as a fork, as on a GPU, and has all modules then; vLLM for CPUs
-    starts it as a new program, for its worker's sake, which is one still."""
-    import multiprocessing
-
-    from vllm.v1.engine import utils
-
-    assert callable(utils.get_mp_context)
-    utils.get_mp_context = lambda: multiprocessing.get_context("fork")
-
-
 async def serve(arguments: argparse.Namespace, protocol: TextIO) -> None:
     """Starts the engine and answers requests until told to quit."""
     queue: asyncio.Queue[str | None] = asyncio.Queue()
@@ -208,7 +197,6 @@ async def serve(arguments: argparse.Namespace, protocol: TextIO) -> None:
 
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    fork_core()
     started = time.monotonic()
     given = json.loads(arguments.engine)
     engine = AsyncLLM.from_engine_args(engine_arguments(arguments.model, arguments.name, given))
