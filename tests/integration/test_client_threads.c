@@ -22,7 +22,7 @@ static _Atomic uint64_t hits, misses, wrong;
 
 static void setup(void)
 {
-	struct kvpool_options o = {.size = sizeof(o)};
+	struct kvpool_options o = {.size = sizeof(o), .deadline_ns = KVPOOL_RIG_PATIENCE};
 
 	ck_assert_int_eq(kvpool_harness_new(NULL, &daemon_), 0);
 	o.socket = kvpool_harness_socket(daemon_);
